@@ -1,0 +1,25 @@
+// The program: parses the command line, runs one subcommand, turns errors into exit codes
+// (0 ok, 1 failed, 2 wrong use).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/error.h"
+#include "command.h"
+
+int main(int argc, char** argv) {
+  using sauropod::base::Exit;
+  CLI::App app{"Sauropod: make a language model of your own and offer it to people"};
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+  } catch (const sauropod::base::Error& error) {
+    std::fprintf(stderr, "sauropod: %s\n", error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sauropod: internal error: %s\n", error.what());
+    return static_cast<int>(Exit::failed);
+  }
+  return static_cast<int>(Exit::ok);
+}
