@@ -90,7 +90,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};
   temporary_ = path_;
   temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail_errno("cannot write", path_, errno);
 }
 
@@ -109,9 +109,28 @@ void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
   write_all(descriptor_, path_, static_cast<const char*>(data), size, offset);
 }
 
+void AtomicFile::read_at(size_t offset, void* data, size_t size) const {
+  char* to = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = ::pread(descriptor_, to, size, static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      fail_errno("cannot read", path_, errno);
+    }
+    SAUROPOD_CHECK(got > 0, "read past the end of {}", path_.string());
+    to += got;
+    size -= static_cast<size_t>(got);
+    offset += static_cast<size_t>(got);
+  }
+}
+
+void AtomicFile::flush() {
+  if (::fsync(descriptor_) != 0) fail_errno("cannot write", path_, errno);
+}
+
 void AtomicFile::commit() {
   SAUROPOD_CHECK(descriptor_ >= 0, "committed twice");
-  if (::fsync(descriptor_) != 0) fail_errno("cannot write", path_, errno);
+  flush();
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error_number = errno;

@@ -31,6 +31,11 @@ class AtomicFile {
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
   // Writes at an offset without moving the position of write(); thread-safe for disjoint ranges.
   void write_at(size_t offset, const void* data, size_t size);
+  // Reads back `size` bytes written before; thread-safe.
+  void read_at(size_t offset, void* data, size_t size) const;
+  // Flushes to the disk, so that commit() can no longer fail for want of space: for several files that
+  // take their names together.
+  void flush();
   void commit();
   const std::filesystem::path& path() const { return path_; }
 
