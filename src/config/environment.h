@@ -1,0 +1,33 @@
+// Every environment variable the program reads, declared in one place; nothing else calls getenv.
+// The table of them is part of the reference (config/reference.h).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sauropod::config {
+
+struct EnvironmentVariable {
+  std::string_view name;
+  std::string_view standard;  // the default, in words
+  std::string_view help;
+};
+
+std::span<const EnvironmentVariable> environment_variables();
+
+enum class ProgressStyle { automatic, bar, plain, off };
+
+// The settings taken from the environment. Each reads its variable anew; a value that can't be meant
+// is a base::Error (usage) that names the variable.
+
+// SAUROPOD_LOG: "debug", "info", "warn" or "error".
+std::string log_level();
+// SAUROPOD_PROGRESS.
+ProgressStyle progress_style();
+// NO_COLOR (https://no-color.org): false when it is set to anything but nothing.
+bool color_allowed();
+// LC_ALL, LC_CTYPE, LANG: whether the terminal takes UTF-8.
+bool utf8_terminal();
+
+}  // namespace sauropod::config
