@@ -5,12 +5,14 @@
 
 #include "base/error.h"
 #include "command.h"
+#include "telemetry/log.h"
 
 int main(int argc, char** argv) {
   using sauropod::base::Exit;
   CLI::App app{"Sauropod: make a language model of your own and offer it to people"};
   app.require_subcommand(1);
   try {
+    sauropod::telemetry::log::configure();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);

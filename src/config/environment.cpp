@@ -16,8 +16,8 @@ constexpr std::array kVariables = {
     EnvironmentVariable{"SAUROPOD_LOG", "info",
                         "The least severe messages that are logged: debug, info, warn or error"},
     EnvironmentVariable{"SAUROPOD_PROGRESS", "auto",
-                        "How progress is shown: bar (redrawn in place), plain (a line now and then), "
-                        "off, or auto: a bar on a terminal and plain lines elsewhere"},
+                        "How progress is shown: plain (a line now and then), off, or auto: a bar on a "
+                        "terminal and plain lines elsewhere"},
     EnvironmentVariable{"NO_COLOR", "unset", "When set, messages have no colours"},
     EnvironmentVariable{"LC_ALL, LC_CTYPE, LANG", "unset",
                         "The progress bar is drawn with block characters when the first of these "
@@ -51,8 +51,7 @@ std::string log_level() {
 }
 
 ProgressStyle progress_style() {
-  const std::string value = choice("SAUROPOD_PROGRESS", {"auto", "bar", "plain", "off"}, "auto");
-  if (value == "bar") return ProgressStyle::bar;
+  const std::string value = choice("SAUROPOD_PROGRESS", {"auto", "plain", "off"}, "auto");
   if (value == "plain") return ProgressStyle::plain;
   if (value == "off") return ProgressStyle::off;
   return ProgressStyle::automatic;

@@ -16,7 +16,7 @@ struct EnvironmentVariable {
 
 std::span<const EnvironmentVariable> environment_variables();
 
-enum class ProgressStyle { automatic, bar, plain, off };
+enum class ProgressStyle { automatic, plain, off };
 
 // The settings taken from the environment. Each reads its variable anew; a value that can't be meant
 // is a base::Error (usage) that names the variable.
