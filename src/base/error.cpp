@@ -27,7 +27,9 @@ const char* remedy(int error_number) {
 }  // namespace
 
 void fail_errno(const char* action, const std::string& path, int error_number) {
-  fail("{} {}: {}{}", action, path, std::strerror(error_number), remedy(error_number));
+  throw SystemError(fmt::format("{} {}: {}{}", action, path, std::strerror(error_number),
+                                remedy(error_number)),
+                    error_number);
 }
 
 void report_bug(const char* condition, const char* file, int line, const std::string& detail) {

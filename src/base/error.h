@@ -26,6 +26,17 @@ class Error : public std::runtime_error {
   Exit exit_code_;
 };
 
+// An Error that a system call reported, for callers that tell a full disk from a missing file.
+class SystemError : public Error {
+ public:
+  SystemError(const std::string& message, int error_number)
+      : Error(message), error_number_(error_number) {}
+  int error_number() const { return error_number_; }  // errno
+
+ private:
+  int error_number_;
+};
+
 class Bug : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -43,7 +54,7 @@ template <typename... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...), Exit::usage);
 }
 
-// Throws Error naming the path and errno's text, with a remedy for the common causes
+// Throws SystemError naming the path and errno's text, with a remedy for the common causes
 // (disk full, read-only, permission, missing).
 [[noreturn]] void fail_errno(const char* action, const std::string& path, int error_number);
 
