@@ -22,7 +22,7 @@ test-full: ## The same, with the tests that take long
 	@scripts/test --full
 
 cuda-check: ## Compile and link everything for a GPU, without one (its own .venv-cuda, 5.4 GB)
-	@scripts/setup --cuda
+	@scripts/setup --cuda --tests
 
 bench: ## Training speed and memory beside PyTorch (about an hour on two cores)
 	@scripts/setup --tests

@@ -27,6 +27,12 @@ def rooms_in_order(root):
     return match.group(1).split()
 
 
+def described_rooms(root):
+    """[(name, description)] of docs/rooms.txt, in order."""
+    lines = (root / "docs" / "rooms.txt").read_text().splitlines()
+    return [tuple(part.strip() for part in line.split("|", 1)) for line in lines if line and not line.startswith("#")]
+
+
 def room_list(cmake_text, keyword):
     """The words after ROOMS in sauropod_room(…), up to the next keyword."""
     text = re.sub(r"#.*", "", cmake_text)
@@ -45,6 +51,8 @@ def check(root):
     rooms = rooms_in_order(root)
     rank = {room: i for i, room in enumerate(rooms)}
     faults = []
+    if [name for name, _ in described_rooms(root)] != rooms:
+        faults.append("docs/rooms.txt: its rooms differ from SAUROPOD_ROOMS in CMakeLists.txt")
     for folder in sorted((root / "src").iterdir()):
         if not folder.is_dir():
             continue
@@ -96,9 +104,11 @@ def self_test():
         "src/ops/y.cpp": ("#include <ATen/ATen.h>\n", "instead"),
         "src/b/z.cpp": ('#include "../a/x.h"\n', "by path"),
         "src/odd/x.cpp": ("\n", "not in SAUROPOD_ROOMS"),
+        "docs/rooms.txt": ("a | one\nc | three\nb | two\nops | four\n", "differ"),
     }
     sound = {
         "CMakeLists.txt": "set(SAUROPOD_ROOMS\n  a b c ops)\n",
+        "docs/rooms.txt": "# comment\na | one\nb | two\nc | three\nops | four\n",
         "src/a/fine.h": "#include <string>\n",
         "src/b/fine.h": '#include "a/fine.h"\n#include "b/other.h"\n#include "sibling.h"\n',
         "src/b/CMakeLists.txt": "sauropod_room(b SOURCES x.cpp ROOMS a LIBRARIES c)\n",
