@@ -4,11 +4,13 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "command.h"
 #include "telemetry/log.h"
 
 int main(int argc, char** argv) {
   using sauropod::base::Exit;
+  sauropod::base::clean_up_on_signals();
   CLI::App app{"Sauropod: make a language model of your own and offer it to people"};
   app.require_subcommand(1);
   try {

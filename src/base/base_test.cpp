@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/random.h"
 #include "base/threads.h"
 #include "base/units.h"
@@ -38,6 +40,22 @@ TEST_F(FileTest, AtomicWriteReplacesWhole) {
 TEST_F(FileTest, UncommittedFileLeavesNothing) {
   { AtomicFile(folder_ / "a").write("half"); }
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(FileTest, SignalsRemoveWhatIsHalfWritten) {
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    EXPECT_EXIT(
+        {
+          clean_up_on_signals();
+          write_file_atomically(folder_ / "done", "whole");
+          AtomicFile file(folder_ / "half");
+          file.write("half");
+          ::raise(signal_number);
+        },
+        ::testing::KilledBySignal(signal_number), "");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+    EXPECT_EQ(read_file(folder_ / "done"), "whole");
+  }
 }
 
 TEST_F(FileTest, ErrorsNameThePathAndRemedy) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace sauropod::base {
 namespace {
@@ -90,14 +91,20 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};
   temporary_ = path_;
   temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  remembered_ = remember_temporary(temporary_.string());
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_errno("cannot write", path_, errno);
+  if (descriptor_ < 0) {
+    const int error_number = errno;
+    forget_temporary(remembered_);
+    fail_errno("cannot write", path_, error_number);
+  }
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
+  forget_temporary(remembered_);
 }
 
 void AtomicFile::write(const void* data, size_t size) {
@@ -135,8 +142,10 @@ void AtomicFile::commit() {
   if (::close(descriptor) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary_.c_str());
+    forget_temporary(remembered_);
     fail_errno("cannot write", path_, error_number);
   }
+  forget_temporary(remembered_);
   sync_folder(folder_of(path_));
 }
 

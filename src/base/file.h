@@ -19,7 +19,8 @@ void make_folders(const std::filesystem::path& path);
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // The same for content written piece by piece. Without commit() the destructor removes the temporary
-// file, so an exception or a full disk leaves nothing behind. Not thread-safe.
+// file, so an exception or a full disk leaves nothing behind, and so does Ctrl-C (interrupt.h). Not
+// thread-safe.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -43,6 +44,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  int remembered_ = -1;
   size_t position_ = 0;
 };
 
