@@ -79,10 +79,11 @@ json curve_json(const Curve& curve) {
 struct Metrics {
   std::vector<double> step, tokens;
   std::map<std::string, std::vector<double>> columns;
-  std::vector<double> skipped;
+  std::vector<double> skipped;  // their steps
+  std::vector<double> weight;   // 0 for a skipped step
 
   size_t size() const { return step.size(); }
-  Curve curve(const std::string& column) const { return {step, tokens, columns.at(column), {}, {}}; }
+  Curve curve(const std::string& column) const { return {step, tokens, columns.at(column), weight, {}, {}}; }
 };
 
 Metrics read_metrics(const fs::path& path) {
@@ -98,9 +99,11 @@ Metrics read_metrics(const fs::path& path) {
     metrics.tokens.push_back(number(line, "tokens"));
     for (auto& [name, values] : metrics.columns) values.push_back(number(line, name.c_str()));
     const auto skipped = line.find("skipped");
-    if (skipped != line.end() && ((skipped->is_boolean() && skipped->get<bool>()) ||
-                                  (skipped->is_number() && skipped->get<double>() != 0)))
-      metrics.skipped.push_back(step);
+    const bool was_skipped =
+        skipped != line.end() && ((skipped->is_boolean() && skipped->get<bool>()) ||
+                                  (skipped->is_number() && skipped->get<double>() != 0));
+    if (was_skipped) metrics.skipped.push_back(step);
+    metrics.weight.push_back(was_skipped ? 0 : 1);
   });
   // Lines without a count of tokens take the one before.
   double last = 0;
@@ -208,7 +211,7 @@ class Report {
 
     if (json* chart = add("loss", "Training loss", "nats per token", "loss")) {
       const Curve curve = reduce(metrics_.curve("loss"), kPoints);
-      const std::vector<double> smoothed = smooth(curve.value);
+      const std::vector<double> smoothed = smooth(curve);
       final_loss_ = smoothed.back();
       (*chart)["curve"]["smooth"] = rounded(smoothed);
       const Curve validation = reduce(metrics_.curve("validation_loss"), kPoints);
@@ -242,7 +245,10 @@ class Report {
     out_["compression"] = compression;
 
     add("throughput", "Throughput", "tokens/s", "tokens_per_second");
-    add("learning_rate", "Learning rate", "", "learning_rate");
+    if (json* chart = add("learning_rate", "Learning rate", "", "learning_rate")) {
+      (*chart)["curve"].erase("low");  // a schedule has no scatter
+      (*chart)["curve"].erase("high");
+    }
     if (json* chart = add("grad_norm", "Gradient norm", "before clipping", "grad_norm")) {
       const auto& norms = metrics_.columns.at("grad_norm");
       const double middle = median(norms);
@@ -292,6 +298,9 @@ class Report {
       if (const double bytes = number(eval, "bytes"); bytes > 0)
         detail += fmt::format(" of {} unseen", base::format_bytes(bytes));
       add("Held-out text", fmt::format("{:.3f}", held_out), detail);
+      if (const double tokens = number(eval, "tokens"); tokens > 0 && number(eval, "bytes") > 0)
+        add("Text per token", fmt::format("{:.2f} bytes", number(eval, "bytes") / tokens),
+            "of the held-out text");
     } else if (!std::isnan(last_validation_)) {
       add("Validation", fmt::format("{:.3f}", last_validation_), "bits per byte");
     }

@@ -11,6 +11,9 @@ struct Curve {
   std::vector<double> step;
   std::vector<double> tokens;
   std::vector<double> value;  // the mean of the steps that one point stands for
+  // 0 for steps that were skipped, 1 for others; empty when none were. A point for several steps is the
+  // mean of those that weren't skipped, if there are any.
+  std::vector<double> weight;
   // The least and the greatest of them; empty when each point stands for one step.
   std::vector<double> low, high;
 
@@ -22,9 +25,9 @@ struct Curve {
 Curve reduce(const Curve& curve, size_t limit);
 
 // The values smoothed by local linear fits with tricube weights over about a twenty-fifth of the curve,
-// less near its start, where losses fall steeply. Unlike a moving average it doesn't lag and stays
-// true at the end.
-std::vector<double> smooth(const std::vector<double>& values);
+// less near its start, where losses fall steeply; skipped steps don't count. Unlike a moving average it
+// doesn't lag and stays true at the end.
+std::vector<double> smooth(const Curve& curve);
 
 // The median of the known values; NaN when there are none.
 double median(std::vector<double> values);

@@ -135,7 +135,7 @@ class Chart {
   // The ranges of both axes; this.x and this.y map values to pixels.
   measure() {
     const { curve, points, levels, id } = this.spec;
-    const margin = { left: 46, right: 10, top: 10, bottom: 26 };
+    const margin = { left: 0, right: 10, top: 10, bottom: 26 };
     this.width = Math.max(200, this.svg.clientWidth || this.figure.clientWidth - 32);
     this.height = id === "loss" ? Math.max(230, Math.min(320, this.width * 0.4)) : 190;
     const values = [...(curve.low || curve.value), ...(curve.high || []), ...(points ? points.value : []),
@@ -156,7 +156,11 @@ class Chart {
     const start = Math.min(0, curve[axis][0]);
     const end = Math.max(curve[axis].at(-1), start + 1e-9);
     const scale = this.logarithmic ? Math.log : (value) => value;
-    const inside = { width: this.width - margin.left - margin.right, height: this.height - margin.top - margin.bottom };
+    const inside = { height: this.height - margin.top - margin.bottom };
+    const rows = Math.max(3, Math.round(inside.height / 44));
+    this.ticks = this.logarithmic ? logTicks(low, high, rows) : linearTicks(low, high, rows);
+    margin.left = 14 + 7 * Math.max(3, ...this.ticks.map((tick) => short(tick).length));
+    inside.width = this.width - margin.left - margin.right;
     this.x = (value) => margin.left + ((value - start) / (end - start)) * inside.width;
     this.y = (value) => margin.top + inside.height -
       ((scale(value) - scale(low)) / (scale(high) - scale(low))) * inside.height;
@@ -182,9 +186,7 @@ class Chart {
     svg.setAttribute("height", this.height);
     svg.replaceChildren();
 
-    const rows = Math.max(3, Math.round(inside.height / 48));
-    const ticks = this.logarithmic ? logTicks(this.low, this.high, rows) : linearTicks(this.low, this.high, rows);
-    for (const tick of ticks) {
+    for (const tick of this.ticks) {
       const y = Math.round(this.y(tick)) + 0.5;
       svg.append(draw("line", { class: "grid", x1: margin.left, x2: right, y1: y, y2: y }),
         draw("text", { x: margin.left - 8, y: y + 4, "text-anchor": "end" }, short(tick)));
@@ -207,10 +209,12 @@ class Chart {
     }
     if (curve.smooth && !curve.low) svg.append(draw("path", { class: "raw", d: this.path(xs, curve.value) }));
     svg.append(draw("path", { class: "line", d: this.path(xs, curve.smooth || curve.value) }));
-    for (const level of levels || []) {
+    const sorted = [...(levels || [])].sort((a, b) => b.value - a.value);
+    for (const [i, level] of sorted.entries()) {
       const y = this.y(level.value);
+      const below = i > 0 && y - this.y(sorted[i - 1].value) < 18;
       svg.append(draw("line", { class: "level", x1: margin.left, x2: right, y1: y, y2: y }),
-        draw("text", { class: "level-name", x: right - 4, y: y - 6, "text-anchor": "end" }, level.name));
+        draw("text", { class: "level-name", x: right - 4, y: below ? y + 15 : y - 6, "text-anchor": "end" }, level.name));
     }
     if (spec.id === "validation" && curve.step.length <= 60) this.dots(curve, "here");
     if (points) {
@@ -266,11 +270,11 @@ class Chart {
       this.tip.append(line(`${points.name} at ${whole(points.step[near])}`, short(points.value[near], 4)));
     }
     if (data.skipped.steps.includes(step)) this.tip.append(make("div", "", "skipped"));
-    const pixel = this.svg.clientWidth / this.width;
-    const left = this.svg.offsetLeft + x * pixel;
+    const [frame, drawing] = [this.figure, this.svg].map((element) => element.getBoundingClientRect());
+    const left = drawing.left - frame.left + (x * drawing.width) / this.width;
     const room = this.figure.clientWidth - left > this.tip.offsetWidth + 24;
     this.tip.style.left = (room ? left + 12 : Math.max(4, left - this.tip.offsetWidth - 12)) + "px";
-    this.tip.style.top = this.svg.offsetTop + this.margin.top + 4 + "px";
+    this.tip.style.top = drawing.top - frame.top + this.margin.top + 4 + "px";
   }
 
   listen() {
@@ -346,7 +350,7 @@ function showCharts() {
 function showFigures() {
   if (!data.figures.length) by("figures").hidden = true;
   for (const { label, value, detail } of data.figures) {
-    const [, front, unit] = value.match(/^([^ ]+)(?: (tokens.*))?$/) || [null, value, ""];
+    const [, front, unit] = value.match(/^([^ ]+)(?: (tokens.*|bytes))?$/) || [null, value, ""];
     const shown = make("div", "value", front);
     if (unit) shown.append(make("small", "", unit));
     by("figures").append(make("div", "", make("div", "label", label), shown, make("div", "detail", detail)));
