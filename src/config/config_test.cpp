@@ -251,6 +251,20 @@ TEST(Recipe, DifferencesNameTheKeys) {
   EXPECT_NE(a.hash(), b.hash());
 }
 
+TEST(Recipe, DescribesValuesWithTheirOrigins) {
+  Recipe recipe = Recipe::parse("[train]\nsteps = 5", "r.toml", {"train.threads=2"});
+  All all;
+  all.read(recipe);
+  const auto json = recipe.describe();
+  EXPECT_EQ(json["values"]["train"]["steps"], 5);
+  EXPECT_EQ(json["values"]["train"]["guard"]["z_score"], 6.0);
+  EXPECT_EQ(json["values"]["data"]["train"][0]["path"], "standard");
+  EXPECT_EQ(json["origins"]["train.steps"], "r.toml:2");
+  EXPECT_EQ(json["origins"]["train.threads"], "--set train.threads=2");
+  EXPECT_EQ(json["origins"]["train.guard.z_score"], "default");
+  EXPECT_EQ(json["hash"], recipe.hash());
+}
+
 TEST(Recipe, DeclaringTwiceIsABug) {
   Recipe recipe = Recipe::parse("", "r.toml");
   Train train;

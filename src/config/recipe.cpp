@@ -186,6 +186,12 @@ std::string Recipe::to_toml() const { return write_toml(options_, name_); }
 nlohmann::json Recipe::to_json() const { return write_json(options_); }
 std::string Recipe::hash() const { return base::hash128(to_json().dump()); }
 
+nlohmann::json Recipe::describe() const {
+  nlohmann::json origins = nlohmann::json::object();
+  for (const Option& option : options_) origins[join(option.section, option.key)] = option.origin;
+  return {{"values", to_json()}, {"origins", std::move(origins)}, {"hash", hash()}};
+}
+
 std::vector<Difference> Recipe::differences(const nlohmann::json& other) const {
   return config::differences(to_json(), other);
 }

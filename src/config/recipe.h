@@ -51,6 +51,9 @@ class Recipe {
   // value came from; JSON with one object per section (bytes and seconds as numbers).
   std::string to_toml() const;
   nlohmann::json to_json() const;
+  // What `config show --json` prints: {"values": to_json(), "origins": {"train.steps": "--set …"},
+  // "hash": hash()}.
+  nlohmann::json describe() const;
   // XXH3-128 of to_json(): equal exactly when all effective values are.
   std::string hash() const;
   // The options that differ from another recipe's to_json(), by name.
