@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 
 #include "base/hash.h"
 #include "base/threads.h"
 #include "checkpoint/catalog.h"
-#include "storage/local_store.h"
+#include "checkpoint/inspect.h"
 
 namespace sauropod::checkpoint {
 namespace {
@@ -161,27 +160,20 @@ std::optional<Reader> Reader::newest_intact(const storage::ObjectStore& store,
 }
 
 Reader Reader::open(const std::string& path, std::vector<std::string>* complaints, Check check) {
-  namespace fs = std::filesystem;
-  fs::path folder(path);
-  if (!fs::is_directory(folder))
-    base::fail_usage("{} is not a folder: give the folder of a checkpoint, or one that holds "
-                     "checkpoints",
-                     path);
-  if (fs::exists(folder / manifest_name))
-    return Reader(std::make_shared<storage::LocalStore>(folder), "", check);
-  if (fs::is_directory(folder / "checkpoints")) folder /= "checkpoints";
-  const auto store = std::make_shared<storage::LocalStore>(folder);
+  const Place place = locate(path);
+  if (place.single) return Reader(place.store, "", check);
   std::vector<std::string> own;
-  std::optional<Reader> reader =
-      newest_intact(*store, complaints != nullptr ? complaints : &own, check);
+  std::vector<std::string>& said = complaints != nullptr ? *complaints : own;
+  const size_t before = said.size();
+  std::optional<Reader> reader = newest_intact(*place.store, &said, check);
   if (!reader) {
-    const std::vector<std::string>& said = complaints != nullptr ? *complaints : own;
-    if (said.empty())
-      base::fail("{} holds no checkpoint (folders step-000000000 with a manifest.json in them)",
-                 folder.string());
-    base::fail("{} holds no intact checkpoint: {}", folder.string(), said.front());
+    const std::string folder = place.store->describe("");
+    if (said.size() == before)
+      base::fail("{} holds no checkpoint (a folder like step-000001000 with a manifest.json in it)",
+                 folder);
+    base::fail("{} holds no intact checkpoint: {}", folder, said[before]);
   }
-  reader->state_->store = store;  // the Reader keeps the store alive
+  reader->state_->store = place.store;  // from here on the Reader keeps the store alive
   return *reader;
 }
 

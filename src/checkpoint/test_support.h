@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "checkpoint/snapshot.h"
 
@@ -16,9 +17,13 @@ namespace sauropod::checkpoint {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "sauropod-checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
+    // In memory where that is possible: these tests flush thousands of small files.
+    std::string pattern = "/dev/shm/sauropod-checkpoint-XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr) {
+      pattern = (std::filesystem::temp_directory_path() / "sauropod-checkpoint-XXXXXX").string();
+      if (::mkdtemp(pattern.data()) == nullptr) base::fail("cannot make a folder for the test");
+    }
+    path_ = pattern;
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   const std::filesystem::path& path() const { return path_; }

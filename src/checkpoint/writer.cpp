@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "checkpoint/reader.h"
 #include "formats/safetensors.h"
+#include "telemetry/log.h"
 
 namespace sauropod::checkpoint {
 namespace {
@@ -146,7 +147,11 @@ Writer::Writer(storage::ObjectStore& store, Retention retention, WriterOptions o
     : store_(store), retention_(retention), options_(options) {}
 
 Writer::~Writer() {
-  if (thread_.joinable()) thread_.join();
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    log::error("a checkpoint could not be written: {}", error.what());
+  }
 }
 
 void Writer::write(const Snapshot& snapshot) {

@@ -40,7 +40,7 @@ class Writer {
   // The store must outlive the Writer.
   explicit Writer(storage::ObjectStore& store, Retention retention = {},
                   WriterOptions options = {});
-  // Waits for a write in progress. Its error is lost if nobody asked for it with wait().
+  // Waits for a write in progress; an error that nobody has asked for with wait() goes to the log.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
