@@ -1,7 +1,7 @@
 # The two commands a new user needs are `make quickstart` and `make test`; `make help` lists the rest.
 # TEXT=folder chooses the text of the quickstart; JOBS=n the number of compilers at once.
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build test test-full cuda-check bench format tidy asan clean distclean
+.PHONY: help quickstart build test test-full cuda-check bench format asan clean distclean
 
 help: ## This list
 	@echo "Sauropod: make a language model of your own. Start with:  make quickstart"
@@ -33,6 +33,7 @@ asan: ## Build and run the tests under the address and undefined-behaviour sanit
 	@cmake --preset asan && cmake --build --preset asan && ctest --preset asan -L room
 
 format: ## Lay out the C++ by .clang-format
+	@command -v clang-format >/dev/null || { echo "format: clang-format is missing (Debian: clang-format)"; exit 1; }
 	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
 
 clean: ## Remove what was built (build/)

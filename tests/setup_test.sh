@@ -61,7 +61,7 @@ ended() { [[ $status == "$1" ]]; }
 
 fresh; setup
 check "a first run succeeds" ended 0
-check "it says what it installs" has "packages with apt: ccache"
+check "it says what it installs" has "with apt: ccache"
 check "it asks apt for what is missing" asked 'apt-get .*install .*ninja-build'
 check "and not for what is there" not asked 'apt-get .*install .* cmake '
 check "it leaves test packages alone" not asked 'libgtest-dev'
