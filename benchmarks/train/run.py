@@ -115,7 +115,7 @@ def main():
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
     parser.add_argument("--peer", nargs="+", choices=["eager", "compile", "chunked", "transformers"],
-                        default=["compile", "eager"])
+                        help="default: compile, eager, transformers, and for shape c chunked")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ours", type=pathlib.Path, default=OURS, help="our worker (default: %(default)s)")
@@ -131,7 +131,8 @@ def main():
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for shape in options.shape:
         for precision in options.precision:
-            for peer in options.peer:
+            peers = options.peer or ["compile", "eager", "transformers"] + ["chunked"] * (shape == "c")
+            for peer in peers:
                 result = compare(shape, precision, peer, options)
                 print(row(result), flush=True)
                 if options.out:
