@@ -27,6 +27,17 @@ if(NOT EXISTS ${_torch}/lib/libtorch_cpu.so)
     "incomplete. Remove its environment and run scripts/setup again.")
 endif()
 
+set(_version "")
+if(EXISTS ${_torch}/version.py)
+  file(STRINGS ${_torch}/version.py _version REGEX "^__version__")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+(\\.[0-9]+)?" _version "${_version}")
+endif()
+if(_version STREQUAL "" OR _version VERSION_LESS 2.9 OR _version VERSION_GREATER_EQUAL 3)
+  message(FATAL_ERROR "${_torch} is torch '${_version}'; 2.9 or newer, before 3, is supported. "
+    "scripts/setup installs one in .venv.")
+endif()
+message(STATUS "libtorch ${_version}: ${_torch}")
+
 add_library(libtorch INTERFACE)
 target_compile_options(libtorch INTERFACE
   "SHELL:-idirafter ${_torch}/include"
