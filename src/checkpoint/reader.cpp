@@ -144,17 +144,27 @@ std::optional<Reader> Reader::newest_intact(const storage::ObjectStore& store,
                                             std::vector<std::string>* complaints, Check check) {
   std::vector<Listed> steps = list_steps(store);
   while (!steps.empty()) {
-    const Listed& listed = steps.back();
-    if (listed.committed()) {
+    const int64_t newest = steps.back().step;
+    std::vector<std::string> found;
+    for (auto listed = steps.rbegin(); listed != steps.rend(); ++listed) {
+      if (!listed->committed()) continue;
       try {
-        return Reader(store, listed.prefix, check);
-      } catch (const DamageError& error) {
+        Reader reader(store, listed->prefix, check);
         if (complaints != nullptr)
-          complaints->push_back(fmt::format("the checkpoint of step {} can't be used: {}",
-                                            listed.step, error.what()));
+          complaints->insert(complaints->end(), found.begin(), found.end());
+        return reader;
+      } catch (const DamageError& error) {
+        found.push_back(fmt::format("the checkpoint of step {} can't be used: {}", listed->step,
+                                    error.what()));
       }
     }
-    steps.pop_back();
+    // While these were looked at, a run may have written a newer one and removed them.
+    steps = list_steps(store);
+    if (steps.empty() || steps.back().step <= newest) {
+      if (complaints != nullptr)
+        complaints->insert(complaints->end(), found.begin(), found.end());
+      return std::nullopt;
+    }
   }
   return std::nullopt;
 }
