@@ -192,7 +192,7 @@ class Chart {
         draw("text", { x: margin.left - 8, y: y + 4, "text-anchor": "end" }, short(tick)));
     }
     svg.append(draw("line", { class: "base", x1: margin.left, x2: right, y1: bottom + 0.5, y2: bottom + 0.5 }));
-    const columns = Math.max(2, Math.floor(inside.width / 90));
+    const columns = Math.max(2, Math.floor(inside.width / 72));
     for (const tick of linearTicks(this.start, this.end, columns)) {
       const x = this.x(tick);
       if (x > right - 40) continue;  // there the axis has its name
