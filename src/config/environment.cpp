@@ -18,6 +18,9 @@ constexpr std::array kVariables = {
     EnvironmentVariable{"SAUROPOD_PROGRESS", "auto",
                         "How progress is shown: plain (a line now and then), off, or auto: a bar on a "
                         "terminal and plain lines elsewhere"},
+    EnvironmentVariable{"SAUROPOD_CPU", "auto",
+                        "The newest instructions that kernels on the processor may use: avx512, avx2, "
+                        "portable (none beyond the compiler's), or auto: the best it has"},
     EnvironmentVariable{"NO_COLOR", "unset", "When set, messages have no colours"},
     EnvironmentVariable{"LC_ALL, LC_CTYPE, LANG", "unset",
                         "The progress bar is drawn with block characters when the first of these "
@@ -55,6 +58,10 @@ ProgressStyle progress_style() {
   if (value == "plain") return ProgressStyle::plain;
   if (value == "off") return ProgressStyle::off;
   return ProgressStyle::automatic;
+}
+
+std::string cpu_kernels() {
+  return choice("SAUROPOD_CPU", {"auto", "avx512", "avx2", "portable"}, "auto");
 }
 
 bool color_allowed() { return read("NO_COLOR").empty(); }

@@ -25,6 +25,8 @@ enum class ProgressStyle { automatic, plain, off };
 std::string log_level();
 // SAUROPOD_PROGRESS.
 ProgressStyle progress_style();
+// SAUROPOD_CPU: "auto", "avx512", "avx2" or "portable".
+std::string cpu_kernels();
 // NO_COLOR (https://no-color.org): false when it is set to anything but nothing.
 bool color_allowed();
 // LC_ALL, LC_CTYPE, LANG: whether the terminal takes UTF-8.

@@ -6,7 +6,7 @@
 //             levels?: [{name, value}]}]
 //   skipped: {count, steps: [first few hundred]}
 //   compression: [{name, value, own}]   bits per byte
-//   vocabulary: {longest: [{text, count}], most_used: [{text, count}]}
+//   vocabulary: {summary, longest: [{text, count}], most_used: [{text, count}]}; count may be null
 //   samples: [{prompt, text}]
 //   events: [{time, event, detail}], recipe: the text of run.toml
 //   missing: [sentence]
@@ -44,6 +44,11 @@ const double kUnknown = std::numeric_limits<double>::quiet_NaN();
 double number(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : kUnknown;
+}
+
+int64_t number_or_zero(const json& object, const char* key) {
+  const double value = number(object, key);
+  return std::isnan(value) ? 0 : static_cast<int64_t>(value);
 }
 
 std::string text(const json& object, const char* key) {
@@ -316,10 +321,19 @@ class Report {
       json items = json::array();
       for (const json& item : inspected.value(name, json::array())) {
         if (items.size() == kItems || !item.is_object()) break;
-        items.push_back({{"text", text(item, "text")}, {"count", item.value("count", json())}});
+        const double count = number(item, "count");  // 0 where no text was counted
+        items.push_back({{"text", text(item, "text")}, {"count", count > 0 ? json(count) : json()}});
       }
       if (!items.empty()) lists[name] = std::move(items);
     }
+    std::vector<std::string> parts;
+    if (const double size = number(inspected, "size"); size > 0)
+      parts.push_back(fmt::format("{} of {} items are of several words",
+                                  grouped(number_or_zero(inspected, "multi_word_items")),
+                                  grouped(static_cast<int64_t>(size))));
+    if (const double share = number(inspected, "multi_word_share"); share > 0)
+      parts.push_back(fmt::format("{:.0f}% of the tokens of the text are such items", 100 * share));
+    if (!parts.empty()) lists["summary"] = fmt::format("{}.", fmt::join(parts, "; "));
     out_["vocabulary"] = std::move(lists);
   }
 

@@ -74,7 +74,8 @@ TEST_F(ReportTest, ShowsWhatTheRunLeft) {
   put("eval.json", R"({"bits_per_byte":1.5,"bytes":1000000,"tokens":200000,"nats_per_token":5})");
   put("compressors.json", R"({"zstd -19":2.5,"xz -9":2.25})");
   put("tokenizer_inspect.json",
-      R"({"longest":[{"text":" as well as the","count":3}],"most_used":[{"text":" of the","count":9}]})");
+      R"({"size":16384,"multi_word_items":5000,"multi_word_share":0.23,
+          "longest":[{"text":" as well as the","count":0}],"most_used":[{"text":" of the","count":9}]})");
   put("samples.json", R"([{"prompt":"The","text":"The module"},{"prompt":"","text":"x"}])");
   const json data = report_data(run_);
   EXPECT_EQ(data["title"], "a <run>");
@@ -98,6 +99,10 @@ TEST_F(ReportTest, ShowsWhatTheRunLeft) {
   EXPECT_EQ(data["compression"][0]["name"], "this model");
   EXPECT_EQ(data["compression"][1]["name"], "xz -9");
   EXPECT_EQ(data["vocabulary"]["most_used"][0]["text"], " of the");
+  EXPECT_TRUE(data["vocabulary"]["longest"][0]["count"].is_null());
+  EXPECT_EQ(data["vocabulary"]["summary"],
+            "5,000 of 16,384 items are of several words; 23% of the tokens of the text are such "
+            "items.");
   EXPECT_EQ(data["samples"][0]["text"], " module");
   EXPECT_EQ(data["events"][1]["detail"], "step 7");
   EXPECT_TRUE(data["missing"].empty());

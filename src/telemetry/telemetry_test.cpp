@@ -3,10 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <thread>
 
 #include "base/error.h"
@@ -21,6 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+// Whether the text has the form of the pattern, in which 0 stands for any digit.
+bool has_form(std::string_view text, std::string_view pattern) {
+  return std::equal(text.begin(), text.end(), pattern.begin(), pattern.end(), [](char c, char p) {
+    return p == '0' ? c >= '0' && c <= '9' : c == p;
+  });
+}
 
 class TelemetryTest : public ::testing::Test {
  protected:
@@ -114,8 +122,7 @@ TEST_F(TelemetryTest, JournalWritesTimeAndSurvivesTearing) {
   EXPECT_EQ(events[0]["event"], "started");
   EXPECT_EQ(events[0]["parameters"], 10);
   EXPECT_EQ(events[1]["event"], "stopped");
-  EXPECT_TRUE(std::regex_match(events[0]["time"].get<std::string>(),
-                               std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")));
+  EXPECT_TRUE(has_form(events[0]["time"].get<std::string>(), "0000-00-00T00:00:00.000Z"));
 }
 
 TEST_F(TelemetryTest, OpeningInAMissingFolderNamesIt) {
@@ -242,8 +249,7 @@ TEST(Log, HidesSecretsAndFiltersByLevel) {
   log::warn("unseen");
   log::error("seen {} s3cr3t-key", 5);
   const std::string output = ::testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(std::regex_match(
-      output, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d error seen 5 \*\*\*\n)")))
+  EXPECT_TRUE(has_form(output, "0000-00-00 00:00:00 error seen 5 ***\n"))
       << output;
   log::set_level(log::Level::info);
 }

@@ -384,6 +384,7 @@ function showSamples() {
 }
 
 function showVocabulary() {
+  by("summary").textContent = (data.vocabulary || {}).summary || "";
   const names = { longest: "The longest", most_used: "The most used" };
   for (const [key, name] of Object.entries(names)) {
     const items = (data.vocabulary || {})[key];
