@@ -33,10 +33,13 @@ def direct(room, used):
 def main():
     rooms = described_rooms(DOCS.parent)
     order = {name: i for i, (name, _) in enumerate(rooms)}
-    used = {}
+    used, tensors = {}, set()
     for name, _ in rooms:
         cmake = DOCS.parent / "src" / name / "CMakeLists.txt"
-        used[name] = room_list(cmake.read_text(), "ROOMS") if cmake.exists() else []
+        text = cmake.read_text() if cmake.exists() else ""
+        used[name] = room_list(text, "ROOMS")
+        if re.search(r"\blibtorch\b", text) or tensors.intersection(used[name]):
+            tensors.add(name)
     height = TOP + ROW * (len(rooms) + 1) + 16
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
@@ -47,8 +50,7 @@ def main():
     ]
     for name, text in rooms:
         y = TOP + ROW * order[name]
-        tensors = "libtorch" in (DOCS.parent / "src" / name / "CMakeLists.txt").read_text() if used[name] else False
-        fill = "#fdebd0" if tensors else "#e3eefc"
+        fill = "#fdebd0" if name in tensors else "#e3eefc"
         out.append(f'<rect x="{LEFT}" y="{y}" width="{BOX}" height="30" rx="6" fill="{fill}" stroke="#7a8699"/>')
         out.append(f'<text x="{LEFT + BOX / 2}" y="{y + 20}" text-anchor="middle" font-weight="bold">{name}/</text>')
         out.append(f'<text x="{LEFT + BOX + 16}" y="{y + 20}" fill="#333">{html.escape(text)}</text>')
