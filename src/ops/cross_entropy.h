@@ -1,0 +1,37 @@
+// The output layer and the loss in one operation, over chunks of tokens: the logits of all tokens never
+// exist at once (a vocabulary of 262,144 items makes 8 GiB of them for 8,192 tokens in float). The idea
+// is that of Liger Kernel and of Cut Cross-Entropy (Wijmans et al., 2024).
+#pragma once
+
+#include "ops/weight.h"
+
+namespace sauropod::ops {
+
+struct CrossEntropyOptions {
+  // The factor of every token's loss: 1 / (the number of tokens of the whole batch, over all ranks and
+  // microbatches).
+  double scale = 1;
+  // Adds z_loss · (ln Σ exp logits)² to each token's loss (PaLM, Chowdhery et al., 2022).
+  double z_loss = 0;
+  // Whether gradients are wanted. The caller says so, since under no-grad inside `forward` a tensor
+  // can't tell.
+  bool gradients = true;
+  // Tokens whose logits exist at once; 0 chooses by the size of the vocabulary.
+  int64_t chunk = 0;
+};
+
+struct CrossEntropy {
+  at::Tensor loss;     // scalar, float (double for double): scale · Σ (nats + z-loss); differentiable
+  at::Tensor nats;     // [tokens], float: −ln p(target), not scaled
+};
+
+// x [tokens, hidden], weight [vocabulary, hidden], targets [tokens] int32; a target of −1 is left out.
+// With gradients, weight.gradient is added to at once, and the gradient of x is computed at once and
+// handed out in the backward pass, whose incoming gradient must therefore be 1.
+CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
+                                  const at::Tensor& targets, const CrossEntropyOptions& options);
+
+// The chunk that options.chunk = 0 stands for: logits of at most 64 Mi elements; at least 64 tokens.
+int64_t default_chunk(int64_t tokens, int64_t vocabulary);
+
+}  // namespace sauropod::ops

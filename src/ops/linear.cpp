@@ -1,0 +1,58 @@
+// The linear layer: ATen's products forward and for the input, our accumulation for the weights.
+#include "ops/linear.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+
+#include "base/error.h"
+#include "ops/linear_cpu.h"
+#include "ops/node.h"
+
+namespace sauropod::ops {
+namespace {
+
+class LinearBackward : public Node {
+ public:
+  LinearBackward(at::Tensor x, Weight weight, Weight bias)
+      : Node("Linear"), x_(std::move(x)), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const at::Tensor dy = gradients[0].contiguous();
+    accumulate_linear_gradient(dy, x_, weight_, bias_);
+    x_.reset();
+    if (!task_should_compute_output(0)) return {at::Tensor()};
+    return {at::mm(dy, weight_.value)};
+  }
+
+ private:
+  at::Tensor x_;
+  Weight weight_, bias_;
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias) {
+  SAUROPOD_CHECK(x.dim() == 2 && weight.value.dim() == 2 && x.size(1) == weight.value.size(1));
+  at::Tensor y;
+  {
+    const at::NoGradGuard no_grad;
+    y = at::linear(x, weight.value, bias.value);
+  }
+  if (recording()) attach(std::make_shared<LinearBackward>(x.detach(), weight, bias), {x}, {y});
+  return y;
+}
+
+void accumulate_linear_gradient(const at::Tensor& dy, const at::Tensor& x, const Weight& weight,
+                                const Weight& bias) {
+  if (!weight.wants_gradient()) return;
+  if (accumulate_linear_gradient_cpu(dy, x, weight, bias)) return;
+  if (weight.gradient.scalar_type() == dy.scalar_type()) {
+    weight.gradient.addmm_(dy.t(), x);
+  } else {
+    weight.gradient.add_(at::mm(dy.t(), x));
+  }
+  if (bias.wants_gradient())
+    bias.gradient.add_(dy.sum({0}, /*keepdim=*/false, bias.gradient.scalar_type()));
+}
+
+}  // namespace sauropod::ops
