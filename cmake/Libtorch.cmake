@@ -74,3 +74,11 @@ if(SAUROPOD_CUDA)
   target_link_libraries(libtorch INTERFACE
     -Wl,--no-as-needed ${_torch}/lib/libtorch_cuda.so ${_torch}/lib/libc10_cuda.so -Wl,--as-needed)
 endif()
+
+# The headers that nearly every file with tensors reads, parsed once. Rooms take it with REUSE_FROM, so
+# its options are those of every room.
+add_library(sauropod_precompiled STATIC ${CMAKE_SOURCE_DIR}/cmake/precompiled.cpp)
+find_package(fmt REQUIRED)
+target_include_directories(sauropod_precompiled PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(sauropod_precompiled PRIVATE libtorch fmt::fmt Threads::Threads)
+target_precompile_headers(sauropod_precompiled PRIVATE <ATen/core/Tensor.h> <fmt/format.h>)

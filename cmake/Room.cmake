@@ -12,7 +12,8 @@ function(sauropod_room name)
   target_link_libraries(${target} PUBLIC ${rooms} ${ARG_LIBRARIES} Threads::Threads
     PRIVATE ${ARG_PRIVATE_LIBRARIES})
   if(libtorch IN_LIST ARG_LIBRARIES OR libtorch IN_LIST ARG_PRIVATE_LIBRARIES)
-    target_precompile_headers(${target} PRIVATE <ATen/core/Tensor.h>)
+    # One precompiled header serves all rooms with tensors.
+    target_precompile_headers(${target} REUSE_FROM sauropod_precompiled)
   endif()
 
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)

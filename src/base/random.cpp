@@ -40,14 +40,19 @@ double random_uniform(uint64_t key, uint64_t index) {
   return static_cast<double>(random_bits(key, index) >> 11) * 0x1.0p-53;
 }
 
-double random_normal(uint64_t key, uint64_t index) {
-  const auto block = philox(key, index / 2, 1);
+std::pair<double, double> random_normal_pair(uint64_t key, uint64_t pair) {
+  const auto block = philox(key, pair, 1);
   const uint64_t a = uint64_t{block[1]} << 32 | block[0], b = uint64_t{block[3]} << 32 | block[2];
   // (0, 1] keeps the logarithm finite.
   const double u = (static_cast<double>(a >> 11) + 1.0) * 0x1.0p-53;
   const double angle = 2.0 * std::numbers::pi * static_cast<double>(b >> 11) * 0x1.0p-53;
   const double radius = std::sqrt(-2.0 * std::log(u));
-  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+double random_normal(uint64_t key, uint64_t index) {
+  const auto [first, second] = random_normal_pair(key, index / 2);
+  return index % 2 == 0 ? first : second;
 }
 
 uint64_t permute(uint64_t key, uint64_t size, uint64_t index) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace sauropod::base {
 
@@ -23,6 +24,9 @@ double random_uniform(uint64_t key, uint64_t index);
 
 // Standard normal by Box–Muller in double; elements 2i and 2i+1 come from one Philox block.
 double random_normal(uint64_t key, uint64_t index);
+
+// Elements 2·pair and 2·pair + 1 of random_normal at once.
+std::pair<double, double> random_normal_pair(uint64_t key, uint64_t pair);
 
 // A permutation of [0, size) evaluated at one point: a keyed Feistel network with cycle walking.
 // Bijective for every size >= 1; index must be below size.

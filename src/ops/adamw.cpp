@@ -21,6 +21,7 @@ void adamw_aten(const AdamW& o, const at::Tensor& gradient, const at::Tensor& ma
   const at::Tensor root = moment2.div(o.correction2).sqrt().add_(o.epsilon);
   master.mul_(1.0 - o.rate * o.decay).addcdiv_(moment1, root, -o.rate / o.correction1);
   if (weights.defined()) weights.copy_(master);
+  gradient.zero_();
 }
 
 }  // namespace

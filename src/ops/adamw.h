@@ -7,7 +7,7 @@
 
 namespace sauropod::ops {
 
-// Updates elements [begin, end) of the flat buffers in place: gradient, master, moment1 and moment2 in
+// Updates elements [begin, end) of the flat buffers in place: gradient (then set to zero), master, moment1 and moment2 in
 // float (or all in double), weights in bf16 or undefined when the master copy is the weights.
 void adamw(const AdamW& options, int64_t begin, int64_t end, const at::Tensor& gradient,
            const at::Tensor& master, const at::Tensor& moment1, const at::Tensor& moment2,

@@ -125,7 +125,7 @@ at::Tensor attention(const at::Tensor& qkv, const AttentionShape& shape,
     out = attention_forward_cpu(plain, shape, context, &log_sum);
   }
   if (recording())
-    attach(std::make_shared<AttentionBackward>(plain, out.detach(), log_sum, shape, context), {qkv},
+    attach(c10::make_intrusive<AttentionBackward>(plain, out.detach(), log_sum, shape, context), {qkv},
            {out});
   return out;
 }

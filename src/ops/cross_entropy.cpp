@@ -108,7 +108,7 @@ CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
     result.nats = nats;
   }
   if (options.gradients && recording())
-    attach(std::make_shared<CrossEntropyBackward>(std::move(dx)), {x}, {result.loss});
+    attach(c10::make_intrusive<CrossEntropyBackward>(std::move(dx)), {x}, {result.loss});
   return result;
 }
 

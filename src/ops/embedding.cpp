@@ -78,7 +78,7 @@ at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& positions,
     }
   }
   if (recording())
-    attach(std::make_shared<EmbeddingBackward>(rows, places, token_weight, position_weight), {},
+    attach(c10::make_intrusive<EmbeddingBackward>(rows, places, token_weight, position_weight), {},
            {x});
   return x;
 }

@@ -38,7 +38,7 @@ at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias)
     const at::NoGradGuard no_grad;
     y = at::linear(x, weight.value, bias.value);
   }
-  if (recording()) attach(std::make_shared<LinearBackward>(x.detach(), weight, bias), {x}, {y});
+  if (recording()) attach(c10::make_intrusive<LinearBackward>(x.detach(), weight, bias), {x}, {y});
   return y;
 }
 

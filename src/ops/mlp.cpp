@@ -60,7 +60,7 @@ at::Tensor mlp(const at::Tensor& x, Activation activation, const Weight& up, con
     y = at::linear(active, down.value, down_bias.value);
   }
   if (recording()) {
-    auto node = std::make_shared<MlpBackward>(activation, up, up_bias, down, down_bias);
+    auto node = c10::make_intrusive<MlpBackward>(activation, up, up_bias, down, down_bias);
     node->x = x.detach();
     node->pre = std::move(pre);
     if (!recompute) node->active = std::move(active);

@@ -8,14 +8,14 @@ namespace sauropod::ops {
 
 bool recording() { return at::GradMode::is_enabled(); }
 
-void attach(const std::shared_ptr<torch::autograd::Node>& node,
+void attach(const c10::intrusive_ptr<torch::autograd::Node>& node,
             const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& input : inputs)
     node->add_next_edge(input.defined() ? torch::autograd::impl::gradient_edge(input)
                                         : torch::autograd::Edge());
   for (const at::Tensor& output : outputs) {
     const auto slot = node->add_input_metadata(output);
-    torch::autograd::impl::set_gradient_edge(output, {node, slot});
+    torch::autograd::impl::set_gradient_edge(output, torch::autograd::Edge(node, slot));
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <torch/csrc/autograd/function.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -25,7 +24,7 @@ class Node : public torch::autograd::Node {
 bool recording();
 
 // Makes `node` the origin of `outputs`, with an edge to each of `inputs` (undefined ones get none).
-void attach(const std::shared_ptr<torch::autograd::Node>& node,
+void attach(const c10::intrusive_ptr<torch::autograd::Node>& node,
             const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 
 }  // namespace sauropod::ops

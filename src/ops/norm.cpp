@@ -93,7 +93,7 @@ Normalized add_norm(const at::Tensor& x, const at::Tensor& delta, const Weight& 
   if (!delta.defined()) result.sum = x.detach();
   const Normalized outputs{result.sum, result.y};
   NormResult kept{result.sum.detach(), {}, result.mean, result.rstd};
-  attach(std::make_shared<NormBackwardNode>(std::move(kept), weight, bias, kind), {x, delta},
+  attach(c10::make_intrusive<NormBackwardNode>(std::move(kept), weight, bias, kind), {x, delta},
          {outputs.sum, outputs.y});
   return outputs;
 }

@@ -55,9 +55,9 @@ struct CrossEntropyRow {
 //   g = gradient · gradient_scale;  m, v as in Adam;
 //   w −= rate · (m / correction1 / (√(v / correction2) + ε) + decay · w)
 struct AdamW {
-  float rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0;
-  float correction1 = 1, correction2 = 1;  // 1 − βᵗ
-  float gradient_scale = 1;
+  double rate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0;
+  double correction1 = 1, correction2 = 1;  // 1 − βᵗ
+  double gradient_scale = 1;
 };
 
 template <typename T>
@@ -96,7 +96,8 @@ struct PointwiseKernels {
   PointwiseOf<float> f32;
   PointwiseOf<Bf16> bf16;
   // weights gets the new values rounded to bf16, unless it is null.
-  void (*adamw)(const AdamW&, int64_t size, const float* gradient, float* master, float* moment1,
+  // The gradient is set to zero on the way.
+  void (*adamw)(const AdamW&, int64_t size, float* gradient, float* master, float* moment1,
                 float* moment2, Bf16* weights);
   double (*sum_of_squares)(int64_t size, const float* x);
   void (*round_to_bf16)(int64_t size, const float* x, Bf16* out);

@@ -1,0 +1,70 @@
+#include "model/block.h"
+
+#include "base/error.h"
+#include "ops/linear.h"
+#include "ops/recompute.h"
+
+namespace sauropod::model {
+namespace {
+
+BlockState forward_once(const BlockWeights& w, const BlockShape& shape,
+                        const ops::AttentionContext& context, const BlockState& state,
+                        bool recompute_activation) {
+  const auto first = ops::add_norm(state.residual, state.delta, w.attention_norm,
+                                   w.attention_norm_bias, shape.norm, shape.epsilon);
+  const at::Tensor qkv = ops::linear(first.y, w.qkv, w.qkv_bias);
+  const at::Tensor mixed = ops::attention(qkv, shape.attention, context);
+  const at::Tensor attended = ops::linear(mixed, w.output, w.output_bias);
+
+  const auto second = ops::add_norm(first.sum, attended, w.mlp_norm, w.mlp_norm_bias, shape.norm,
+                                    shape.epsilon);
+  return {second.sum, ops::mlp(second.y, shape.activation, w.up, w.up_bias, w.down, w.down_bias,
+                               recompute_activation)};
+}
+
+}  // namespace
+
+Recompute parse_recompute(std::string_view name) {
+  if (name == "none") return Recompute::none;
+  if (name == "selective") return Recompute::selective;
+  if (name == "full") return Recompute::full;
+  base::fail_usage("recompute '{}' is not known; choose none, selective or full", name);
+}
+
+BlockWeights block_weights(const ParameterMemory& memory, int64_t layer) {
+  const auto find = [&](const char* name) {
+    return memory.weight(fmt::format("layers.{}.{}", layer, name));
+  };
+  BlockWeights w;
+  w.attention_norm = find("attention.norm.weight");
+  w.attention_norm_bias = find("attention.norm.bias");
+  w.qkv = find("attention.qkv.weight");
+  w.qkv_bias = find("attention.qkv.bias");
+  w.output = find("attention.output.weight");
+  w.output_bias = find("attention.output.bias");
+  w.mlp_norm = find("mlp.norm.weight");
+  w.mlp_norm_bias = find("mlp.norm.bias");
+  w.up = find("mlp.gate_up.weight");
+  if (!w.up.defined()) w.up = find("mlp.up.weight");
+  w.up_bias = find("mlp.up.bias");
+  w.down = find("mlp.down.weight");
+  w.down_bias = find("mlp.down.bias");
+  return w;
+}
+
+BlockState block_forward(const BlockWeights& weights, const BlockShape& shape,
+                         const ops::AttentionContext& context, const BlockState& state,
+                         Recompute recompute) {
+  if (recompute != Recompute::full)
+    return forward_once(weights, shape, context, state, recompute == Recompute::selective);
+  const auto outputs = ops::recomputed(
+      [weights, shape, context](const std::vector<at::Tensor>& inputs) {
+        const BlockState next =
+            forward_once(weights, shape, context, {inputs[0], inputs[1]}, false);
+        return std::vector<at::Tensor>{next.residual, next.delta};
+      },
+      {state.residual, state.delta});
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace sauropod::model

@@ -1,0 +1,76 @@
+// The parameters of a model in memory: flat buffers in the order of the table.
+//
+// There is one buffer of the master copy (float, or double for tests), one of the weights that the
+// computation reads (bf16; in fp32 and fp64 it is the master buffer itself), and, for training, one of
+// the gradients (in the master's type). Parameters begin at multiples of 64 bytes, except that those of
+// one group lie back to back, so that a group is one matrix. Not thread-safe while being written.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/parameters.h"
+#include "ops/weight.h"
+
+namespace sauropod::model {
+
+enum class Precision { fp32, bf16, fp64 };
+
+Precision parse_precision(std::string_view name);
+std::string_view precision_name(Precision precision);
+
+class ParameterMemory {
+ public:
+  // Memory is not initialised. device: cpu, cuda, or meta (shapes only).
+  ParameterMemory(std::vector<Parameter> table, Precision precision, at::Device device,
+                  bool gradients);
+
+  const std::vector<Parameter>& table() const { return table_; }
+  Precision precision() const { return precision_; }
+  at::Device device() const { return master_.device(); }
+
+  // The weight of one parameter, or of a whole group ([sum of rows, columns], or [sum] for biases).
+  // Undefined for a name that is neither.
+  ops::Weight weight(std::string_view name) const;
+  // A parameter's part of any flat buffer laid out like this one, in its shape.
+  at::Tensor view(const at::Tensor& flat, size_t index) const;
+
+  const at::Tensor& master() const { return master_; }
+  const at::Tensor& weights() const { return weights_; }      // the master itself unless bf16
+  const at::Tensor& gradients() const { return gradients_; }  // undefined without
+  bool separate_weights() const { return precision_ == Precision::bf16; }
+  int64_t flat_size() const { return flat_size_; }
+
+  // Elements [begin, end) of the flat buffers where every parameter takes weight decay, or none does.
+  struct Range {
+    int64_t begin, end;
+    bool decay;
+  };
+  const std::vector<Range>& ranges() const { return ranges_; }
+
+  // Fills the master copy from the counter-based generator keyed by (seed, name, element), so that it
+  // does not depend on layout or threads, and rounds it into the weights.
+  void initialize(uint64_t seed);
+  void round_weights();
+
+ private:
+  struct Slot {
+    int64_t offset;
+    std::vector<int64_t> shape;
+  };
+  ops::Weight slot_weight(const Slot& slot) const;
+
+  std::vector<Parameter> table_;
+  Precision precision_;
+  std::vector<int64_t> offsets_;  // of each parameter, in elements
+  std::map<std::string, Slot, std::less<>> slots_;  // parameters and groups by name
+  std::vector<Range> ranges_;
+  int64_t flat_size_ = 0;
+  at::Tensor master_, weights_, gradients_;
+};
+
+}  // namespace sauropod::model
