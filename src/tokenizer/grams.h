@@ -21,7 +21,7 @@ struct Grams {
 };
 
 // Level 1 from symbols: the symbol's number is the 1-gram's, and no_gram separates stretches that no
-// n-gram spans. `weights` says how often each position counts; empty: once.
+// n-gram spans. `weights` says how often each position counts, the same throughout a stretch; empty: once.
 Grams single_symbols(std::vector<uint32_t> symbols, size_t distinct,
                      std::span<const int64_t> weights);
 

@@ -38,8 +38,8 @@ constexpr int wide_shift = 64;
 // Scratch of one thread; grows to the longest segment seen and is cut back after very long ones.
 template <typename Sum>
 struct Scratch {
-  std::vector<Sum> best;      // of the text from here to the end
-  std::vector<int32_t> item;  // that begins it
+  std::vector<Sum> best;      // of the text up to here
+  std::vector<int32_t> item;  // the last of it
 };
 constexpr size_t kept_scratch = size_t{1} << 20;
 
@@ -53,34 +53,34 @@ void viterbi(const Trie& trie, const uint32_t* costs, const uint32_t* offsets,
     scratch.item.resize(size + 1);
   }
   Sum* best = scratch.best.data();
-  int32_t* chosen = scratch.item.data();
-  best[size] = 0;
-  for (size_t at = size; at-- > 0;) {
-    Sum least = std::numeric_limits<Sum>::max();
-    int32_t choice = -1;
+  int32_t* last = scratch.item.data();
+  std::fill_n(best, size + 1, std::numeric_limits<Sum>::max());
+  best[0] = 0;
+  for (size_t begin = 0; begin < size; ++begin) {
+    const Sum here = best[begin] + 1;
     Trie::Cell cell = trie.root();
-    for (size_t end = at; end < size;) {
+    for (size_t end = begin; end < size;) {
       const auto byte = static_cast<unsigned char>(text[end]);
       cell = trie.child(cell, byte);
       if (!Trie::matches(cell, byte)) break;
       ++end;
       if (const int32_t item = Trie::item(cell); item >= 0) {
-        const Sum sum = best[end] + (static_cast<Sum>(costs[item]) << shift) + 1;
-        // Items come by length, so a tie goes to the longest.
-        if (sum <= least) {
-          least = sum;
-          choice = item;
+        const Sum sum = here + (static_cast<Sum>(costs[item]) << shift);
+        // Of equal ways to `end`, the one whose last item is longest came first.
+        if (sum < best[end]) {
+          best[end] = sum;
+          last[end] = item;
         }
       }
     }
-    best[at] = least;
-    chosen[at] = choice;
   }
-  for (size_t at = 0; at < size;) {
-    const int32_t item = chosen[at];
+  const auto first = static_cast<std::ptrdiff_t>(append_to.size());
+  for (size_t end = size; end > 0;) {
+    const int32_t item = last[end];
     append_to.push_back(item);
-    at += offsets[item + 1] - offsets[item];
+    end -= offsets[item + 1] - offsets[item];
   }
+  std::reverse(append_to.begin() + first, append_to.end());
   if (scratch.best.size() > kept_scratch) scratch = {};
 }
 

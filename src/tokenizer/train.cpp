@@ -22,6 +22,8 @@ constexpr double token_price = 10;
 constexpr double min_information = 0.5;
 // Each round of pruning keeps this share.
 constexpr double kept_share = 0.75;
+// How much of the work the pieces of words are, before phrases join them; for the progress shown.
+constexpr double words_share = 0.5;
 
 // The digamma function, for x > 0 (Bernardo 1976).
 double digamma(double x) {
@@ -47,17 +49,15 @@ class Trainer {
         phrases_(corpus_, PhraseOptions{.max_words = 1}) {}
 
   TrainingResult run() {
-    note("words", 0);
     weights_ = corpus_.counts;
-    shrink("words", 2 * target_);
-    note("phrases", 0);
+    shrink("words", 0, words_share, 2 * target_);
     if (options_.max_words > 1) {
       phrases_ = Phrases(corpus_, {.max_words = options_.max_words,
                                    .min_count = options_.min_count,
                                    .min_information = min_information,
                                    .limit = 3 * target_});
     }
-    shrink("phrases", target_);
+    shrink("phrases", words_share, 1, target_);
     for (int i = 0; i < 2; ++i) estimate();
     return result();
   }
@@ -84,14 +84,16 @@ class Trainer {
   }
 
   // Alternates estimation and pruning until `target` learned items are left.
-  void shrink(std::string_view stage, size_t target) {
+  void shrink(std::string_view stage, double from, double to, size_t target) {
+    note(stage, from);
     for (int i = 0; i < 2; ++i) estimate();
     const double whole = std::log(static_cast<double>(learned()) / static_cast<double>(target));
     while (learned() > target) {
       prune(std::max(target, static_cast<size_t>(static_cast<double>(learned()) * kept_share)));
       estimate();
       estimate();
-      note(stage, 1 - std::log(static_cast<double>(learned()) / static_cast<double>(target)) / whole);
+      const double left = std::log(static_cast<double>(learned()) / static_cast<double>(target));
+      note(stage, from + (to - from) * (1 - left / whole));
     }
   }
 

@@ -25,7 +25,7 @@ struct TrainingResult {
   int64_t multi_word = 0;  // items of two or more words
 };
 
-// `stage` says what is being done and how far it is, from 0 to 1.
+// `stage` says what is being done; `done` is how much of the whole is, from 0 to 1.
 using TrainingProgress = std::function<void(std::string_view stage, double done)>;
 
 // Throws base::Error (usage) for options that can't be meant.
