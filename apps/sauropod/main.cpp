@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Sauropod: make a language model of your own and offer it to people"};
   app.require_subcommand(1);
   sauropod::apps::add_tokenizer(app);
+  sauropod::apps::add_data(app);
   sauropod::apps::add_report(app);
   sauropod::apps::add_config(app);
   sauropod::apps::add_checkpoint(app);

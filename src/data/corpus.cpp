@@ -19,6 +19,7 @@ void check_pack_record(const fs::path& path, Corpus& corpus) {
     const auto& split = record.at("splits").at(name);
     tokens = split.at("tokens").get<uint64_t>();
     documents = split.at("documents").get<uint64_t>();
+    corpus.data_hash = split.value("bin_xxh3_128", "");
     corpus.tokenizer_hash = record.at("tokenizer").at("hash").get<std::string>();
   } catch (const nlohmann::json::exception& error) {
     base::fail("{} is damaged ({}); pack the text again", path.string(), error.what());
@@ -49,7 +50,7 @@ Corpus open_corpus(const fs::path& prefix) {
         "given without .bin or .idx",
         prefix.string(), prefix.string());
   }
-  Corpus corpus{std::make_shared<formats::IndexedDataset>(prefix), ""};
+  Corpus corpus{std::make_shared<formats::IndexedDataset>(prefix), "", ""};
   const fs::path record = corpus.dataset->prefix().parent_path() / "pack.json";
   std::error_code ignored;
   if (fs::exists(record, ignored)) check_pack_record(record, corpus);

@@ -11,7 +11,9 @@ namespace sauropod::data {
 
 struct Corpus {
   std::shared_ptr<const formats::IndexedDataset> dataset;
-  std::string tokenizer_hash;  // from pack.json; empty when there is none
+  // From the pack.json beside it; empty when there is none.
+  std::string tokenizer_hash;
+  std::string data_hash;  // XXH3-128 of the .bin
 };
 
 // Opens PREFIX.bin and PREFIX.idx. Throws base::Error: (usage) when they are missing, with what to

@@ -51,6 +51,8 @@ class IndexedDataset {
   // of the .bin: finds another packing without reading a large file; does not prove that no byte
   // changed.
   std::string fingerprint() const;
+  // XXH3-128 of the whole .bin.
+  std::string data_hash() const { return base::hash128(data_.text()); }
 
  private:
   uint64_t load_u64(size_t offset) const;
