@@ -1,7 +1,7 @@
 #include "model/parameter_memory.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "base/error.h"
@@ -100,10 +100,11 @@ ops::Weight ParameterMemory::weight(std::string_view name) const {
 
 void ParameterMemory::initialize(uint64_t seed) {
   if (device().is_meta()) return;
-  SAUROPOD_CHECK(device().is_cpu(), "initialise on the CPU, then move");
   for (size_t i = 0; i < table_.size(); ++i) {
     const Parameter& parameter = table_[i];
-    at::Tensor values = view(master_, i);
+    at::Tensor place = view(master_, i);
+    // The generator runs on the CPU, so that every device begins with the same numbers.
+    at::Tensor values = device().is_cpu() ? place : at::empty_like(place, at::kCPU);
     if (parameter.initial == Initial::zeros) {
       values.zero_();
     } else if (parameter.initial == Initial::ones) {
@@ -116,6 +117,7 @@ void ParameterMemory::initialize(uint64_t seed) {
         fill_normal(key, parameter.deviation, parameter.size(), values.data_ptr<float>());
       }
     }
+    if (!device().is_cpu()) place.copy_(values);
   }
   round_weights();
 }

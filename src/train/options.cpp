@@ -91,6 +91,10 @@ void TrainOptions::declare(config::Section& section) {
                           "them)"});
   section.duration("max_time", max_time,
                    {.help = "Checkpoint and end after this time; 0: no limit", .min = 0});
+  section.duration("fit_time", fit_time,
+                   {.help = "Choose steps so that the run takes about this long, by timing a step at "
+                            "the beginning; 0: as steps says",
+                    .min = 0});
   section.option("stop_file", stop_file,
                  {.help = "Checkpoint and end when this file appears; empty: none"});
   section.table("guard", guard);
@@ -166,9 +170,9 @@ int64_t RunOptions::sequences_before(int64_t step) const {
 }
 
 bool may_change_on_resume(const std::string& key) {
-  static constexpr std::array<std::string_view, 14> kFree = {
+  static constexpr std::array<std::string_view, 15> kFree = {
       "train.steps",         "train.micro_batch",   "train.threads",        "train.recompute",
-      "train.max_time",      "train.stop_file",     "train.deterministic",  "train.device",
+      "train.max_time",      "train.fit_time",      "train.stop_file",     "train.deterministic",  "train.device",
       "train.guard.z_score", "train.guard.window",  "train.guard.max_skipped",
       "data.valid",          "tokenizer.path",      "data.train"};
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end() ||

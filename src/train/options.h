@@ -56,6 +56,7 @@ struct TrainOptions {
   int threads = 0;  // 0: all processors
   bool deterministic = false;  // cuda
   std::chrono::seconds max_time{0};
+  std::chrono::seconds fit_time{0};
   std::string stop_file;
   GuardOptions guard;
   void declare(config::Section& section);

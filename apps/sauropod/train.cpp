@@ -1,0 +1,94 @@
+// sauropod train RECIPE
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "command.h"
+#include "model/parameters.h"
+#include "plan/memory.h"
+#include "train/run.h"
+
+namespace sauropod::apps {
+namespace {
+
+struct Arguments {
+  train::RunSettings settings;
+  std::string out;
+  bool json = false;
+};
+
+void run_shapes_only(const train::Prepared& prepared, bool json) {
+  const train::MetaResult result = train::run_on_meta(prepared);
+  const plan::Memory memory = plan::estimate_memory(prepared.options);
+  if (json) {
+    std::cout << nlohmann::json{{"parameters", result.parameters},
+                                {"flops_per_token", result.flops_per_token},
+                                {"memory_bytes", memory.total()}}
+                     .dump()
+              << '\n';
+    return;
+  }
+  std::cout << base::format_count(static_cast<double>(result.parameters)) << " parameters ("
+            << result.parameters << "), "
+            << base::format_count(result.flops_per_token) << " FLOP a token; one step on shapes "
+            << "alone is well. On one process it would need:" << plan::describe(memory) << '\n';
+}
+
+void run(const Arguments& arguments) {
+  train::RunSettings settings = arguments.settings;
+  settings.out = arguments.out;
+  train::Prepared prepared = train::prepare(settings);
+  if (prepared.options.train.device == "meta") {
+    run_shapes_only(prepared, arguments.json);
+    return;
+  }
+  plan::require_memory(prepared.options);
+  const train::RunResult result = train::run(std::move(prepared));
+  if (arguments.json) {
+    nlohmann::json object = {{"step", result.step},
+                             {"tokens", result.tokens},
+                             {"loss", result.loss},
+                             {"ended_by", result.ended_by},
+                             {"checkpoint", result.checkpoint},
+                             {"out", arguments.out}};
+    if (result.validation_bits_per_byte > 0)
+      object["validation_bits_per_byte"] = result.validation_bits_per_byte;
+    std::cout << object.dump() << '\n';
+    return;
+  }
+  std::cout << "step " << result.step << ", loss " << result.loss;
+  if (result.validation_bits_per_byte > 0)
+    std::cout << ", " << result.validation_bits_per_byte << " bits per byte on held-out documents";
+  if (result.ended_by != "steps")
+    std::cout << "\nended by " << result.ended_by << "; --resume goes on from here";
+  if (!result.checkpoint.empty()) std::cout << "\ncheckpoint: " << result.checkpoint;
+  std::cout << '\n';
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a model by a recipe");
+  command->add_option("recipe", arguments->settings.recipe, "Recipe (TOML)")->required();
+  command->add_option("--out", arguments->out, "Folder of the run")->default_val("runs/train");
+  command->add_flag("--resume", arguments->settings.resume,
+                    "Go on from the newest intact checkpoint in the run's folder");
+  command->add_option("--set", arguments->settings.sets, "Change one option: section.key=value")
+      ->allow_extra_args(false);
+  command->add_option("--init-from", arguments->settings.init_from,
+                      "Begin with the weights of this checkpoint, a fresh optimizer and schedule");
+  command->add_flag("--force-data", arguments->settings.force_data,
+                    "Resume although the data are not the same");
+  command->add_flag("--json", arguments->json, "Print the result as one JSON object");
+  command->footer(
+      "Examples:\n"
+      "  sauropod train recipes/quickstart.toml --out runs/first --set train.fit_time=10m\n"
+      "  sauropod train recipes/quickstart.toml --out runs/first --resume\n"
+      "  sauropod train recipes/j1-jumbo-178b.toml --set train.device=meta   (shapes alone)");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace sauropod::apps

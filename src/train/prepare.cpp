@@ -1,0 +1,41 @@
+#include "train/prepare.h"
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "ops/pointwise_kernel.h"
+
+namespace sauropod::train {
+
+Prepared prepare(const RunSettings& settings) {
+  config::Recipe recipe = config::Recipe::load(settings.recipe, settings.sets);
+  RunOptions options;
+  options.bind(recipe);
+  recipe.finish();
+
+  std::optional<tokenizer::Tokenizer> tokenizer;
+  if (!options.tokenizer.path.empty())
+    tokenizer = tokenizer::Tokenizer::load(options.tokenizer.path);
+  options.model.resolve(tokenizer ? tokenizer->size() : 0);
+  options.check();
+
+  TrainOptions& train = options.train;
+  if (train.precision == "auto")
+    train.precision =
+        train.device == "cuda" || (train.device == "cpu" && ops::have_avx512_bf16()) ? "bf16" : "fp32";
+  if (train.micro_batch == 0) train.micro_batch = train.batch_sequences;
+  if (train.threads == 0) train.threads = base::hardware_threads();
+  if (train.device != "meta") {
+    if (!tokenizer)
+      base::fail_usage("{}: tokenizer.path is not set; make a tokenizer with `sauropod tokenizer "
+                       "train`, or run on shapes alone with --set train.device=meta",
+                       settings.recipe);
+    if (options.data.train.empty())
+      base::fail_usage("{}: data.train is not set; pack text with `sauropod data pack` and give its "
+                       "prefix, e.g. --set data.train=DIR/train",
+                       settings.recipe);
+  }
+  const model::Precision precision = model::parse_precision(train.precision);
+  return {settings, std::move(recipe), std::move(options), std::move(tokenizer), precision};
+}
+
+}  // namespace sauropod::train

@@ -1,0 +1,170 @@
+#include "train/run.h"
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/units.h"
+#include "model/flops.h"
+#include "telemetry/log.h"
+#include "telemetry/metrics.h"
+#include "telemetry/progress.h"
+#include "train/gemm_rate.h"
+#include "train/memory_policy.h"
+#include "train/stop.h"
+#include "train/trainer.h"
+
+namespace sauropod::train {
+namespace {
+
+nlohmann::json finite_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
+}
+
+// Chooses train.steps so that the run takes about train.fit_time, and prepares the run anew with it, so
+// that the schedule, run.toml and every checkpoint know the number. A resumed run takes the number of its
+// checkpoint.
+Prepared fit_steps(Prepared prepared) {
+  const auto fit = prepared.options.train.fit_time;
+  if (fit.count() == 0) return prepared;
+  int64_t steps = 0;
+  const storage::LocalStore store(checkpoint_folder(prepared));
+  const auto reader = prepared.settings.resume
+                          ? checkpoint::Reader::newest_intact(store, nullptr, checkpoint::Check::sizes)
+                          : std::nullopt;
+  if (reader) {
+    steps = reader->manifest().training.at("recipe").at("train").at("steps").get<int64_t>();
+  } else {
+    Trainer trainer(prepared);
+    const double seconds = trainer.time_one_step();
+    steps = std::max<int64_t>(1, std::llround(static_cast<double>(fit.count()) / seconds));
+    log::info("a step takes {}: {} steps fit in train.fit_time = {}",
+              base::format_duration(seconds), steps,
+              base::format_duration(static_cast<double>(fit.count())));
+  }
+  RunSettings settings = prepared.settings;
+  settings.sets.push_back(fmt::format("train.steps={}", steps));
+  return prepare(settings);
+}
+
+class Loop {
+ public:
+  explicit Loop(const Prepared& prepared)
+      : trainer_(prepared),
+        options_(trainer_.prepared().options),
+        metrics_(prepared.settings.out / "metrics.jsonl", trainer_.progress().step),
+        stop_(options_.train.max_time, options_.train.stop_file),
+        flops_per_token_(model::training_flops_per_token(options_.model, options_.model.context)) {}
+
+  RunResult run() {
+    base::write_file_atomically(trainer_.prepared().settings.out / "run.toml",
+                                trainer_.prepared().recipe.to_toml());
+    gemm_rate_ = measure_gemm_rate(
+        trainer_.prepared().precision == model::Precision::bf16 ? at::kBFloat16 : at::kFloat,
+        trainer_.device());
+    trainer_.journal().event(
+        "started", {{"step", trainer_.progress().step},
+                    {"steps", options_.train.steps},
+                    {"parameters", trainer_.parameters()},
+                    {"precision", options_.train.precision},
+                    {"threads", options_.train.threads},
+                    {"gemm_flops", gemm_rate_},
+                    {"flops_per_token", flops_per_token_},
+                    {"data_tokens", trainer_.data().tokens()}});
+    log::info("{} parameters, {} tokens of text, {} steps of {} tokens, {}, {} threads",
+              base::format_count(static_cast<double>(trainer_.parameters())),
+              base::format_count(static_cast<double>(trainer_.data().tokens())),
+              options_.train.steps, options_.train.batch_sequences * options_.model.context,
+              options_.train.precision, options_.train.threads);
+    telemetry::Progress progress("Training", options_.train.steps, trainer_.progress().step);
+    result_.ended_by = stop_.reason();
+    while (trainer_.progress().step < options_.train.steps && result_.ended_by.empty())
+      one_step(progress);
+    return finish(progress);
+  }
+
+ private:
+  void one_step(telemetry::Progress& progress) {
+    const StepResult step = trainer_.step();
+    const int64_t number = trainer_.progress().step;
+    const double rate = static_cast<double>(step.tokens) / step.seconds;
+    const double fraction = rate * flops_per_token_ / gemm_rate_;
+    nlohmann::json line = {{"step", number},
+                           {"loss", finite_or_null(step.loss)},
+                           {"grad_norm", finite_or_null(step.gradient_norm)},
+                           {"learning_rate", step.learning_rate},
+                           {"tokens", trainer_.progress().tokens},
+                           {"tokens_per_second", rate},
+                           {"gemm_fraction", fraction},
+                           {"seconds", step.seconds}};
+    if (!step.skipped.empty()) line["skipped"] = true;
+    progress.update(number, fmt::format("loss {:.4f}  {} tok/s  {:.0f}% of GEMM rate", step.loss,
+                                        telemetry::grouped(std::llround(rate)), 100 * fraction));
+    result_.loss = step.loss;
+    result_.ended_by = stop_.reason();
+    const bool last = number == options_.train.steps || !result_.ended_by.empty();
+    if (last || (options_.eval.every > 0 && number % options_.eval.every == 0)) validate(line);
+    metrics_.append(line);
+    if (last ||
+        (options_.checkpoint.every > 0 && number % options_.checkpoint.every == 0))
+      result_.checkpoint = trainer_.checkpoint();
+  }
+
+  void validate(nlohmann::json& line) {
+    const auto score = trainer_.validate();
+    if (!score) return;
+    line["validation_loss"] = finite_or_null(score->nats_per_token());
+    line["validation_bits_per_byte"] = finite_or_null(score->bits_per_byte());
+    result_.validation_bits_per_byte = score->bits_per_byte();
+  }
+
+  RunResult finish(telemetry::Progress& progress) {
+    trainer_.finish_checkpoints();
+    result_.step = trainer_.progress().step;
+    result_.tokens = trainer_.progress().tokens;
+    if (result_.ended_by.empty()) result_.ended_by = "steps";
+    trainer_.journal().event("ended", {{"step", result_.step}, {"by", result_.ended_by}});
+    progress.finish(fmt::format("loss {:.4f}", result_.loss));
+    return result_;
+  }
+
+  Trainer trainer_;
+  const RunOptions& options_;
+  telemetry::MetricsFile metrics_;
+  StopRequest stop_;
+  double flops_per_token_;
+  double gemm_rate_ = 0;
+  RunResult result_;
+};
+
+}  // namespace
+
+RunResult run(Prepared prepared) {
+  set_memory_policy();
+  base::make_folders(prepared.settings.out);
+  const base::FolderLock lock(prepared.settings.out, "training");
+  prepared = fit_steps(std::move(prepared));
+  return Loop(prepared).run();
+}
+
+MetaResult run_on_meta(const Prepared& prepared) {
+  const model::ModelOptions& options = prepared.options.model;
+  const model::ParameterMemory memory(model::parameter_table(options), prepared.precision, at::kMeta,
+                                      /*gradients=*/true);
+  const model::Transformer model(options, memory,
+                                 model::parse_recompute(prepared.options.train.recompute));
+  const auto ids = at::TensorOptions().dtype(at::kInt).device(at::kMeta);
+  model::Batch batch;
+  batch.tokens = at::zeros({prepared.options.train.micro_batch, options.context}, ids);
+  batch.targets = at::zeros_like(batch.tokens);
+  model.loss(batch, {}).loss.backward();
+  return {model::parameter_count(memory.table()),
+          model::training_flops_per_token(options, options.context)};
+}
+
+}  // namespace sauropod::train

@@ -1,0 +1,31 @@
+// A training run on one process (docs/train.md).
+#pragma once
+
+#include <string>
+
+#include "train/prepare.h"
+
+namespace sauropod::train {
+
+struct RunResult {
+  int64_t step = 0;
+  int64_t tokens = 0;
+  double loss = 0;                   // of the last step
+  double validation_bits_per_byte = 0;  // 0: not evaluated
+  std::string ended_by;              // "steps", or StopRequest's reason
+  std::string checkpoint;            // path of the last one
+};
+
+// Trains to the end, or until a signal, the time or the stop file asks to stop; leaves the run's folder as
+// docs/run-folder.md says. Throws base::Error.
+RunResult run(Prepared prepared);
+
+struct MetaResult {
+  int64_t parameters = 0;
+  double flops_per_token = 0;
+};
+
+// One forward and backward pass on shapes alone: what `train.device = "meta"` runs.
+MetaResult run_on_meta(const Prepared& prepared);
+
+}  // namespace sauropod::train
