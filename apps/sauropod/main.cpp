@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   sauropod::apps::add_tokenizer(app);
   sauropod::apps::add_data(app);
+  sauropod::apps::add_train(app);
   sauropod::apps::add_report(app);
   sauropod::apps::add_config(app);
   sauropod::apps::add_checkpoint(app);
