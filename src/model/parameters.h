@@ -49,8 +49,8 @@ enum class Split { none, rows, columns, vocabulary };
 enum class Initial { zeros, ones, normal };
 
 struct Parameter {
-  std::string name;             // "layers.3.attention.query.weight"
-  std::vector<int64_t> shape;   // full shape; linear weights are [outputs, inputs]
+  std::string name = {};        // "layers.3.attention.query.weight"
+  std::vector<int64_t> shape = {};   // full shape; linear weights are [outputs, inputs]
   Split split = Split::none;
   int64_t layer = -1;           // block index; -1 the embeddings, `layers` the final norm and head
   bool decay = false;           // takes weight decay
@@ -58,7 +58,7 @@ struct Parameter {
   double deviation = 0;         // σ of Initial::normal
   // Parameters with the same non-empty group lie back to back in memory, in table order, so that one
   // GEMM reads them ("layers.3.attention.qkv.weight": query, key, value).
-  std::string group;
+  std::string group = {};
 
   int64_t size() const;
 };

@@ -33,13 +33,6 @@ AdamOptions adam_options(const TrainOptions& options) {
   return {options.beta1, options.beta2, options.epsilon, options.weight_decay, options.clip};
 }
 
-std::vector<int32_t> item_bytes(const tokenizer::Tokenizer& tokenizer) {
-  std::vector<int32_t> bytes;
-  for (int32_t id = 0; id < tokenizer.size(); ++id)
-    bytes.push_back(static_cast<int32_t>(tokenizer.bytes_of(id).size()));
-  return bytes;
-}
-
 // What must be the same in a resumed run.
 void require_same_run(const checkpoint::Reader& reader, const Prepared& prepared,
                       const nlohmann::json& data) {
@@ -98,7 +91,7 @@ Trainer::Trainer(const Prepared& prepared)
   data_.check_tokenizer(prepared_.tokenizer->hash());
   if (!options_.data.valid.empty())
     validation_ = std::make_unique<data::ValidationData>(
-        options_.data.valid, options_.model.context, item_bytes(*prepared_.tokenizer),
+        options_.data.valid, options_.model.context, eval::item_bytes(*prepared_.tokenizer),
         prepared_.tokenizer->end_of_document());
   begin();
 }
