@@ -24,6 +24,7 @@ class ValidationData {
     int64_t targets;  // tokens predicted: context, fewer in the last window
     int64_t bytes;    // text bytes that these tokens stand for
   };
+  int64_t context() const { return context_; }
   int64_t windows() const { return windows_; }
   int64_t tokens() const { return static_cast<int64_t>(corpus_.dataset->tokens()); }
 

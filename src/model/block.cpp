@@ -1,5 +1,9 @@
 #include "model/block.h"
 
+#include <ATen/ops/arange.h>
+
+#include <cmath>
+
 #include "base/error.h"
 #include "ops/linear.h"
 #include "ops/recompute.h"
@@ -50,6 +54,28 @@ BlockWeights block_weights(const ParameterMemory& memory, int64_t layer) {
   w.down = find("mlp.down.weight");
   w.down_bias = find("mlp.down.bias");
   return w;
+}
+
+BlockShape block_shape(const ModelOptions& options) {
+  const bool llama = options.family == "llama";
+  BlockShape shape;
+  shape.norm = llama ? ops::NormKind::rms : ops::NormKind::layer;
+  shape.activation = llama ? ops::Activation::swiglu : ops::Activation::gelu;
+  shape.epsilon = options.norm_epsilon;
+  shape.attention.heads = options.heads;
+  shape.attention.kv_heads = options.kv_heads;
+  shape.attention.head_size = options.head_size;
+  return shape;
+}
+
+RotaryAngles rotary_angles(const ModelOptions& options, const ParameterMemory& memory) {
+  if (options.family != "llama") return {};
+  const auto on = at::TensorOptions().dtype(at::kDouble).device(memory.device());
+  const at::Tensor exponents = at::arange(0, options.head_size, 2, on).div(options.head_size);
+  const at::Tensor rates = exponents.mul(-std::log(options.rope_theta)).exp();
+  const at::Tensor angles = at::arange(options.context, on).unsqueeze(1).mul(rates);
+  const auto type = memory.precision() == Precision::fp64 ? at::kDouble : at::kFloat;
+  return {angles.cos().to(type).contiguous(), angles.sin().to(type).contiguous()};
 }
 
 BlockState block_forward(const BlockWeights& weights, const BlockShape& shape,

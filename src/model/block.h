@@ -35,6 +35,16 @@ struct BlockShape {
   ops::AttentionShape attention;
 };
 
+// The shape of a resolved model's blocks, but for the sequences and their length.
+BlockShape block_shape(const ModelOptions& options);
+
+// The rotary angles of every position of the context, [context, D/2], in float (double for fp64); both
+// undefined in jurassic.
+struct RotaryAngles {
+  at::Tensor cosine, sine;
+};
+RotaryAngles rotary_angles(const ModelOptions& options, const ParameterMemory& memory);
+
 // What flows between blocks: the residual stream and the last sublayer's output, not yet added to it.
 // The addition is part of the next normalisation. delta is undefined before the first block.
 struct BlockState {

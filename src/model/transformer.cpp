@@ -3,8 +3,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 
-#include <cmath>
-
 #include "base/error.h"
 #include "ops/embedding.h"
 
@@ -20,23 +18,8 @@ Transformer::Transformer(const ModelOptions& options, const ParameterMemory& mem
   head_ = options.tied_embeddings ? token_embedding_ : memory.weight("head.weight");
   for (int64_t layer = 0; layer < options.layers; ++layer)
     blocks_.push_back(block_weights(memory, layer));
-
-  const bool llama = options.family == "llama";
-  shape_.norm = llama ? ops::NormKind::rms : ops::NormKind::layer;
-  shape_.activation = llama ? ops::Activation::swiglu : ops::Activation::gelu;
-  shape_.epsilon = options.norm_epsilon;
-  shape_.attention.heads = options.heads;
-  shape_.attention.kv_heads = options.kv_heads;
-  shape_.attention.head_size = options.head_size;
-  if (llama) {
-    const auto on = at::TensorOptions().dtype(at::kDouble).device(memory.device());
-    const at::Tensor exponents = at::arange(0, options.head_size, 2, on).div(options.head_size);
-    const at::Tensor rates = exponents.mul(-std::log(options.rope_theta)).exp();
-    const at::Tensor angles = at::arange(options.context, on).unsqueeze(1).mul(rates);
-    const auto type = memory.precision() == Precision::fp64 ? at::kDouble : at::kFloat;
-    cosine_ = angles.cos().to(type).contiguous();
-    sine_ = angles.sin().to(type).contiguous();
-  }
+  shape_ = block_shape(options);
+  angles_ = rotary_angles(options, memory);
 }
 
 at::Tensor Transformer::states(const Batch& batch) const {
@@ -45,7 +28,7 @@ at::Tensor Transformer::states(const Batch& batch) const {
   BlockShape shape = shape_;
   shape.attention.sequences = sequences;
   shape.attention.length = length;
-  const ops::AttentionContext context{batch.first, cosine_, sine_};
+  const ops::AttentionContext context{batch.first, angles_.cosine, angles_.sine};
   at::Tensor positions;
   if (batch.first.defined())
     positions = at::arange(length, batch.first.options()).unsqueeze(0).sub(batch.first);
@@ -62,7 +45,12 @@ at::Tensor Transformer::states(const Batch& batch) const {
 
 ops::CrossEntropy Transformer::loss(const Batch& batch,
                                     const ops::CrossEntropyOptions& options) const {
-  return ops::linear_cross_entropy(states(batch), head_, batch.targets.reshape({-1}), options);
+  return loss(states(batch), batch.targets.reshape({-1}), options);
+}
+
+ops::CrossEntropy Transformer::loss(const at::Tensor& states, const at::Tensor& targets,
+                                    const ops::CrossEntropyOptions& options) const {
+  return ops::linear_cross_entropy(states, head_, targets, options);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& states) const {

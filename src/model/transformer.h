@@ -25,10 +25,14 @@ class Transformer {
   at::Tensor states(const Batch& batch) const;
   // The loss of the batch; see ops::linear_cross_entropy. Backward through it adds to the gradients.
   ops::CrossEntropy loss(const Batch& batch, const ops::CrossEntropyOptions& options) const;
+  // The same of states [n, hidden] and their targets [n] int32.
+  ops::CrossEntropy loss(const at::Tensor& states, const at::Tensor& targets,
+                         const ops::CrossEntropyOptions& options) const;
   // Logits of states [n, hidden] -> [n, vocabulary].
   at::Tensor logits(const at::Tensor& states) const;
 
   const ModelOptions& options() const { return options_; }
+  at::Device device() const { return token_embedding_.value.device(); }
 
  private:
   ModelOptions options_;
@@ -36,7 +40,7 @@ class Transformer {
   ops::Weight token_embedding_, position_embedding_, final_norm_, final_norm_bias_, head_;
   std::vector<BlockWeights> blocks_;
   BlockShape shape_;
-  at::Tensor cosine_, sine_;  // [context, D/2]; llama
+  RotaryAngles angles_;
 };
 
 }  // namespace sauropod::model
