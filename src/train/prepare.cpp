@@ -16,7 +16,8 @@ Prepared prepare(const RunSettings& settings) {
   if (!options.tokenizer.path.empty())
     tokenizer = tokenizer::Tokenizer::load(options.tokenizer.path);
   options.model.resolve(tokenizer ? tokenizer->size() : 0);
-  options.check();
+  // With fit_time the number of steps is not known yet.
+  if (options.train.fit_time.count() == 0) options.check();
 
   TrainOptions& train = options.train;
   if (train.precision == "auto")

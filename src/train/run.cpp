@@ -33,22 +33,30 @@ Prepared fit_steps(Prepared prepared) {
   const auto fit = prepared.options.train.fit_time;
   if (fit.count() == 0) return prepared;
   int64_t steps = 0;
+  int64_t warmup = prepared.options.train.warmup_tokens;
   const storage::LocalStore store(checkpoint_folder(prepared));
   const auto reader = prepared.settings.resume
                           ? checkpoint::Reader::newest_intact(store, nullptr, checkpoint::Check::sizes)
                           : std::nullopt;
   if (reader) {
-    steps = reader->manifest().training.at("recipe").at("train").at("steps").get<int64_t>();
+    const nlohmann::json& train = reader->manifest().training.at("recipe").at("train");
+    steps = train.at("steps").get<int64_t>();
+    warmup = train.at("warmup_tokens").get<int64_t>();
   } else {
     Trainer trainer(prepared);
     const double seconds = trainer.time_one_step();
     steps = std::max<int64_t>(1, std::llround(static_cast<double>(fit.count()) / seconds));
+    prepared.options.train.steps = steps;
+    // A warm-up meant for a longer run gets a tenth of this one.
+    warmup = std::min(warmup, prepared.options.total_tokens() / 10);
     log::info("a step takes {}: {} steps fit in train.fit_time = {}",
               base::format_duration(seconds), steps,
               base::format_duration(static_cast<double>(fit.count())));
   }
   RunSettings settings = prepared.settings;
+  settings.sets.push_back("train.fit_time=0");
   settings.sets.push_back(fmt::format("train.steps={}", steps));
+  settings.sets.push_back(fmt::format("train.warmup_tokens={}", warmup));
   return prepare(settings);
 }
 
