@@ -89,7 +89,6 @@ std::vector<int64_t> Phrases::divide(const std::vector<ChunkCost>& chunk_costs, 
   const std::vector<uint32_t>& runs = corpus_->runs;
   std::vector<int64_t> alone = corpus_->counts;
   for (Phrase& phrase : list_) phrase.count = 0;
-  if (list_.empty()) return alone;
   // Equal shares, cut behind a run.
   const size_t shares = static_cast<size_t>(std::max(threads, 1));
   std::vector<size_t> bounds{0};

@@ -162,7 +162,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= size())
       base::fail_usage(
-          "cannot decode id {} (the {}th): this vocabulary has the ids 0 to {}; was the text encoded with another tokenizer?",
+          "cannot decode id {} (number {} of the sequence): this vocabulary has the ids 0 to {}; was the text encoded with another tokenizer?",
           ids[i], i + 1, size() - 1);
     text += bytes_of(ids[i]);
   }

@@ -20,6 +20,10 @@ namespace {
 constexpr double token_price = 10;
 // The floor of a phrase's mutual information, in nats: below it words stand together by accident.
 constexpr double min_information = 0.5;
+// Pieces taken as candidates, for each item asked for: those that cover most text.
+constexpr size_t candidates_per_item = 5;
+// And phrases: those that save most tokens.
+constexpr size_t phrases_per_item = 3;
 // Each round of pruning keeps this share.
 constexpr double kept_share = 0.75;
 // How much of the work the pieces of words are, before phrases join them; for the progress shown.
@@ -45,7 +49,7 @@ class Trainer {
         progress_(progress),
         target_(static_cast<size_t>(options.vocabulary_size - Tokenizer::first_learned)),
         pieces_(candidate_pieces(corpus_, std::max<int64_t>(2, options.min_count / 3),
-                                 std::clamp<size_t>(16 * target_, 100000, 4000000))),
+                                 std::max<size_t>(candidates_per_item * target_, 20000))),
         phrases_(corpus_, PhraseOptions{.max_words = 1}) {}
 
   TrainingResult run() {
@@ -55,10 +59,10 @@ class Trainer {
       phrases_ = Phrases(corpus_, {.max_words = options_.max_words,
                                    .min_count = options_.min_count,
                                    .min_information = min_information,
-                                   .limit = 3 * target_});
+                                   .limit = phrases_per_item * target_});
     }
     shrink("phrases", words_share, 1, target_);
-    for (int i = 0; i < 2; ++i) estimate();
+    for (int i = 0; i < 3; ++i) estimate();
     return result();
   }
 
@@ -70,8 +74,8 @@ class Trainer {
 
   // One round of EM: counts from the costs, and costs from the counts.
   void estimate() {
-    const std::vector<ChunkCost> costs = chunk_costs(corpus_, pieces_, options_.threads);
-    weights_ = phrases_.divide(costs, options_.threads);
+    if (!phrases_.list().empty())
+      weights_ = phrases_.divide(chunk_costs(corpus_, pieces_, options_.threads), options_.threads);
     counts_ = expected_counts(corpus_, weights_, pieces_, options_.threads);
     int64_t total = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
     for (const auto& phrase : phrases_.list()) total += phrase.count << 20;
@@ -91,7 +95,6 @@ class Trainer {
     while (learned() > target) {
       prune(std::max(target, static_cast<size_t>(static_cast<double>(learned()) * kept_share)));
       estimate();
-      estimate();
       const double left = std::log(static_cast<double>(learned()) / static_cast<double>(target));
       note(stage, from + (to - from) * (1 - left / whole));
     }
@@ -105,7 +108,8 @@ class Trainer {
       uint32_t index;
     };
     std::vector<Loss> losses;
-    const std::vector<ChunkCost> costs = chunk_costs(corpus_, pieces_, options_.threads);
+    std::vector<ChunkCost> costs;
+    if (!phrases_.list().empty()) costs = chunk_costs(corpus_, pieces_, options_.threads);
     const std::vector<ChunkCost> others = piece_alternatives(pieces_, options_.threads);
     const auto loss = [](double count, ChunkCost other, double cost) {
       return count * (other.cost - cost + token_price * (other.tokens - 1));
