@@ -1,4 +1,4 @@
-// sauropod checkpoint ls | show | verify
+// sauropod checkpoint ls | show | verify; export is in checkpoint_export.cpp.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -135,9 +135,11 @@ void verify(const Arguments& arguments) {
 
 }  // namespace
 
+void add_checkpoint_export(CLI::App& checkpoint);  // checkpoint_export.cpp
+
 void add_checkpoint(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("checkpoint", "List, describe and verify checkpoints");
+      app.add_subcommand("checkpoint", "List, describe, verify and export checkpoints");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, const char* example,
@@ -164,6 +166,8 @@ void add_checkpoint(CLI::App& app) {
       add("verify", "Read every byte and name what is damaged (exit code 1 if anything is)",
           "verify runs/quickstart/checkpoints", verify);
   verify_command->add_option("DIR", arguments->path, folder)->required();
+
+  add_checkpoint_export(*command);
 }
 
 }  // namespace sauropod::apps
