@@ -94,8 +94,11 @@ at::Tensor attention_aten(const at::Tensor& qkv, const AttentionShape& shape,
     v = v.repeat_interleave(shape.heads / shape.kv_heads, 1);
   }
   at::Tensor out;
-  if (qkv.is_meta() || qkv.scalar_type() == at::kDouble) {
-    // SDPA has no Meta kernel in libtorch 2.13; in double the plain form is the reference.
+  if (qkv.is_meta()) {
+    // Neither SDPA nor the making of masks has Meta kernels in libtorch 2.13; shapes need neither.
+    out = at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)), -1), v);
+  } else if (qkv.scalar_type() == at::kDouble) {
+    // In double the plain form is the reference.
     const at::Tensor scores = at::matmul(q, k.transpose(2, 3)).div(std::sqrt(double(d)));
     const at::Tensor hidden = visible(qkv, shape, context).logical_not();
     out = at::matmul(

@@ -62,11 +62,11 @@ Prepared fit_steps(Prepared prepared) {
 
 class Loop {
  public:
-  explicit Loop(const Prepared& prepared)
-      : trainer_(prepared),
+  Loop(const Prepared& prepared, const StopRequest& stop)
+      : stop_(stop),
+        trainer_(prepared),
         options_(trainer_.prepared().options),
         metrics_(prepared.settings.out / "metrics.jsonl", trainer_.progress().step),
-        stop_(options_.train.max_time, options_.train.stop_file),
         flops_per_token_(model::training_flops_per_token(options_.model, options_.model.context)) {}
 
   RunResult run() {
@@ -115,10 +115,11 @@ class Loop {
                                         telemetry::grouped(std::llround(rate)), 100 * fraction));
     result_.loss = step.loss;
     result_.ended_by = stop_.reason();
-    const bool last = number == options_.train.steps || !result_.ended_by.empty();
-    if (last || (options_.eval.every > 0 && number % options_.eval.every == 0)) validate(line);
+    const bool complete = number == options_.train.steps;
+    // A run that is asked to stop does not evaluate first: the grace period may be short.
+    if (complete || (options_.eval.every > 0 && number % options_.eval.every == 0)) validate(line);
     metrics_.append(line);
-    if (last ||
+    if (complete || !result_.ended_by.empty() ||
         (options_.checkpoint.every > 0 && number % options_.checkpoint.every == 0))
       result_.checkpoint = trainer_.checkpoint();
   }
@@ -141,10 +142,10 @@ class Loop {
     return result_;
   }
 
+  const StopRequest& stop_;
   Trainer trainer_;
   const RunOptions& options_;
   telemetry::MetricsFile metrics_;
-  StopRequest stop_;
   double flops_per_token_;
   double gemm_rate_ = 0;
   RunResult result_;
@@ -156,8 +157,10 @@ RunResult run(Prepared prepared) {
   set_memory_policy();
   base::make_folders(prepared.settings.out);
   const base::FolderLock lock(prepared.settings.out, "training");
+  // From here on a signal ends the run well, also while it is still loading.
+  const StopRequest stop(prepared.options.train.max_time, prepared.options.train.stop_file);
   prepared = fit_steps(std::move(prepared));
-  return Loop(prepared).run();
+  return Loop(prepared, stop).run();
 }
 
 MetaResult run_on_meta(const Prepared& prepared) {
