@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logsumexp.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "ops/cpu.h"
 #include "ops/cross_entropy_cpu.h"
+#include "ops/gemm.h"
 #include "ops/linear.h"
 #include "ops/node.h"
 
@@ -54,8 +54,8 @@ void cross_entropy_aten(const at::Tensor& logits, const at::Tensor& targets, dou
 }  // namespace
 
 int64_t default_chunk(int64_t tokens, int64_t vocabulary) {
-  constexpr int64_t kElements = int64_t{64} << 20;
-  const int64_t fitting = kElements / vocabulary;
+  constexpr int64_t kElements = int64_t{128} << 20, kTokens = 1024;
+  const int64_t fitting = std::min(kTokens, kElements / vocabulary);
   // Whole multiples of 64 keep the products' blocks full.
   return std::min(tokens, std::max<int64_t>(64, fitting / 64 * 64));
 }
@@ -82,8 +82,8 @@ CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
     for (int64_t begin = 0; begin < tokens; begin += chunk) {
       const int64_t count = std::min(chunk, tokens - begin);
       const at::Tensor part = rows.narrow(0, begin, count);
-      at::Tensor logits = buffer.narrow(0, 0, count);
-      at::mm_out(logits, part, weight.value.t());
+      const at::Tensor logits = buffer.narrow(0, 0, count);
+      times_transposed_out(logits, part, weight.value);
       if (kernels) {
         cross_entropy_cpu(logits, elements<int32_t>(targets) + begin, static_cast<float>(scale),
                           static_cast<float>(options.z_loss), elements<float>(nats) + begin,
@@ -94,8 +94,7 @@ CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
       }
       if (!options.gradients) continue;
       accumulate_linear_gradient(logits, part, weight);
-      at::Tensor dx_part = dx.narrow(0, begin, count);
-      at::mm_out(dx_part, logits, weight.value);
+      times_out(dx.narrow(0, begin, count), logits, weight.value);
     }
   }
   CrossEntropy result;

@@ -1,10 +1,10 @@
 // The linear layer: ATen's products forward and for the input, our accumulation for the weights.
 #include "ops/linear.h"
 
-#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
 #include "base/error.h"
+#include "ops/gemm.h"
 #include "ops/linear_cpu.h"
 #include "ops/node.h"
 
@@ -21,7 +21,7 @@ class LinearBackward : public Node {
     accumulate_linear_gradient(dy, x_, weight_, bias_);
     x_.reset();
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {at::mm(dy, weight_.value)};
+    return {times(dy, weight_.value)};
   }
 
  private:
@@ -33,11 +33,7 @@ class LinearBackward : public Node {
 
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias) {
   SAUROPOD_CHECK(x.dim() == 2 && weight.value.dim() == 2 && x.size(1) == weight.value.size(1));
-  at::Tensor y;
-  {
-    const at::NoGradGuard no_grad;
-    y = at::linear(x, weight.value, bias.value);
-  }
+  const at::Tensor y = times_transposed(x, weight.value, bias.value);
   if (recording()) attach(c10::make_intrusive<LinearBackward>(x.detach(), weight, bias), {x}, {y});
   return y;
 }
@@ -47,7 +43,7 @@ void accumulate_linear_gradient(const at::Tensor& dy, const at::Tensor& x, const
   if (!weight.wants_gradient()) return;
   if (accumulate_linear_gradient_cpu(dy, x, weight, bias)) return;
   if (weight.gradient.scalar_type() == dy.scalar_type()) {
-    weight.gradient.addmm_(dy.t(), x);
+    add_transposed_times(weight.gradient, dy, x);
   } else {
     weight.gradient.add_(at::mm(dy.t(), x));
   }

@@ -1,5 +1,5 @@
-// The CPU side of the linear layer's weight gradient: MKL's product with beta = 1 in float, our own
-// kernel in bf16 (weight_gradient_kernel.h). The division among threads does not change any sum.
+// The CPU side of the linear layer's weight gradient: gemm.h in float, a kernel of its own in bf16
+// (weight_gradient_kernel.h). The division among threads does not change any sum.
 #include "ops/linear_cpu.h"
 
 #include <ATen/Parallel.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/cpu.h"
+#include "ops/gemm.h"
 #include "ops/weight_gradient_kernel.h"
 
 namespace sauropod::ops {
@@ -59,7 +60,7 @@ bool accumulate_linear_gradient_cpu(const at::Tensor& dy, const at::Tensor& x, c
                                     const Weight& bias) {
   if (!has_kernels(dy) || dy.scalar_type() != x.scalar_type()) return false;
   if (dy.scalar_type() == at::kFloat) {
-    weight.gradient.addmm_(dy.t(), x);
+    add_transposed_times(weight.gradient, dy, x);
     if (bias.wants_gradient()) column_sums_cpu(dy, bias.gradient);
     return true;
   }

@@ -2,11 +2,10 @@
 #include "ops/mlp.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 
 #include "base/error.h"
 #include "ops/activation.h"
+#include "ops/gemm.h"
 #include "ops/linear.h"
 #include "ops/node.h"
 
@@ -31,13 +30,13 @@ class MlpBackward : public Node {
     if (!active.defined()) active = activation_forward(activation_, pre, up_bias_.value);
     accumulate_linear_gradient(dy, active, down_, down_bias_);
     active.reset();
-    const at::Tensor d_active = at::mm(dy, down_.value);
+    const at::Tensor d_active = times(dy, down_.value);
     const at::Tensor d_pre = activation_backward(activation_, pre, up_bias_.value, d_active);
     pre.reset();
     accumulate_linear_gradient(d_pre, x, up_, up_bias_);
     x.reset();
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {at::mm(d_pre, up_.value)};
+    return {times(d_pre, up_.value)};
   }
 
  private:
@@ -52,13 +51,13 @@ at::Tensor mlp(const at::Tensor& x, Activation activation, const Weight& up, con
   SAUROPOD_CHECK(x.dim() == 2 && x.size(1) == up.value.size(1));
   SAUROPOD_CHECK(up.value.size(0) ==
                  down.value.size(1) * (activation == Activation::swiglu ? 2 : 1));
-  at::Tensor pre, active, y;
+  at::Tensor pre = times_transposed(x, up.value);
+  at::Tensor active;
   {
     const at::NoGradGuard no_grad;
-    pre = at::mm(x, up.value.t());
     active = activation_forward(activation, pre, up_bias.value);
-    y = at::linear(active, down.value, down_bias.value);
   }
+  const at::Tensor y = times_transposed(active, down.value, down_bias.value);
   if (recording()) {
     auto node = c10::make_intrusive<MlpBackward>(activation, up, up_bias, down, down_bias);
     node->x = x.detach();
