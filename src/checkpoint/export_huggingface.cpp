@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/model_description.h"
 #include "formats/safetensors.h"
+#include "model/options_json.h"
 #include "storage/local_store.h"
 
 namespace sauropod::checkpoint {
@@ -172,7 +172,8 @@ void Exporter::each_piece(const std::string& parameter,
 
 void export_huggingface(const Reader& reader, const std::string& tokenizer_json,
                         const fs::path& folder, const HuggingFaceOptions& options) {
-  const model::ModelOptions model = parse_model(reader.manifest().model, reader.path());
+  const model::ModelOptions model =
+      model::options_from_json(reader.manifest().model, reader.path());
   const std::vector<ForeignTensor> tensors = huggingface_tensors(model);
   check_parameters(reader, model);
   if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder)))

@@ -7,10 +7,10 @@
 #include "base/file.h"
 #include "checkpoint/export_huggingface.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/model_description.h"
 #include "checkpoint/test_support.h"
 #include "checkpoint/writer.h"
 #include "formats/safetensors.h"
+#include "model/options_json.h"
 #include "storage/local_store.h"
 
 namespace sauropod::checkpoint {
@@ -36,7 +36,7 @@ model::ModelOptions options_of(const std::string& family) {
 Snapshot snapshot_of(const model::ModelOptions& options) {
   Snapshot snapshot;
   snapshot.step = 1;
-  snapshot.model = describe_model(options);
+  snapshot.model = model::to_json(options);
   auto values = std::make_shared<std::vector<std::vector<float>>>();
   for (const model::Parameter& parameter : model::parameter_table(options)) {
     values->push_back(tensor_of(parameter.name, "master", 1, parameter.size()));
@@ -160,8 +160,11 @@ TEST_F(ExportTest, NamesTheParameterThatDoesNotFit) {
   std::swap(snapshot.boxes[0].shape[0], snapshot.boxes[0].shape[1]);
   EXPECT_NE(message(snapshot).find("embedding.token.weight"), std::string::npos);
   model::ModelOptions narrow = options_of("jurassic");
-  narrow.head_size = 1;
+  narrow.head_size = 4;
   EXPECT_NE(message(snapshot_of(narrow)).find("GPT2LMHeadModel needs"), std::string::npos);
+  snapshot = good;
+  snapshot.model.erase("layers");
+  EXPECT_NE(message(snapshot).find("'layers'"), std::string::npos);
   EXPECT_FALSE(fs::exists(out()));
 }
 
@@ -176,22 +179,6 @@ TEST_F(ExportTest, FailuresLeaveNothing) {
   fs::create_directories(out());
   run(snapshot);  // an empty folder may be there
   EXPECT_NE(message(snapshot).find("exists already"), std::string::npos);
-}
-
-TEST(ModelDescription, SaysWhatIsWrong) {
-  const model::ModelOptions options = options_of("llama");
-  nlohmann::json description = describe_model(options);
-  EXPECT_EQ(parse_model(description, "m"), options);
-  for (const auto& [key, value] : description.items()) {
-    nlohmann::json other = description;
-    other.erase(key);
-    EXPECT_THROW(parse_model(other, "m"), base::Error) << key;
-    other[key] = nlohmann::json::array();
-    EXPECT_THROW(parse_model(other, "m"), base::Error) << key;
-  }
-  description["experts"] = 4;
-  EXPECT_THROW(parse_model(description, "m"), base::Error);
-  EXPECT_THROW(parse_model(nullptr, "m"), base::Error);
 }
 
 }  // namespace

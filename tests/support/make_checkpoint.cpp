@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "checkpoint/model_description.h"
 #include "checkpoint/writer.h"
+#include "model/options_json.h"
 #include "storage/local_store.h"
 
 int main(int argc, char** argv) {
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
 
     checkpoint::Snapshot snapshot;
     snapshot.step = 5;
-    snapshot.model = checkpoint::describe_model(options);
+    snapshot.model = model::to_json(options);
     snapshot.training = {{"tokens", 12345}};
     snapshot.tokenizer_file = base::read_file(argv[3]);
     auto values = std::make_shared<std::vector<std::vector<float>>>();
