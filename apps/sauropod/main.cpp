@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
   sauropod::apps::add_report(app);
   sauropod::apps::add_config(app);
   sauropod::apps::add_checkpoint(app);
+  sauropod::apps::add_eval(app);
+  sauropod::apps::add_generate(app);
   try {
     sauropod::telemetry::log::configure();
     app.parse(argc, argv);

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "ops/attention_cpu.h"
+#include "ops/cpu.h"
 #include "ops/node.h"
 
 namespace sauropod::ops {
@@ -131,6 +132,34 @@ at::Tensor attention(const at::Tensor& qkv, const AttentionShape& shape,
     attach(c10::make_intrusive<AttentionBackward>(plain, out.detach(), log_sum, shape, context), {qkv},
            {out});
   return out;
+}
+
+void rotate(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& positions,
+            const at::Tensor& cosine, const at::Tensor& sine) {
+  const at::NoGradGuard no_grad;
+  const int64_t tokens = qkv.size(0), rotated = shape.heads + shape.kv_heads;
+  SAUROPOD_CHECK(qkv.is_contiguous() &&
+                 qkv.size(1) == (rotated + shape.kv_heads) * shape.head_size &&
+                 positions.dim() == 1 && positions.size(0) == tokens &&
+                 positions.scalar_type() == at::kInt);
+  if (has_kernels(qkv)) {
+    // One sequence whose token i begins where its position is counted from.
+    AttentionShape rows = shape;
+    rows.sequences = 1;
+    rows.length = tokens;
+    const at::Tensor first = at::arange(tokens, positions.options()).sub(positions);
+    rotate_cpu(qkv, rows, {first, cosine, sine}, 1.0f);
+    return;
+  }
+  const auto halves =
+      qkv.view({tokens, rotated + shape.kv_heads, shape.head_size}).narrow(1, 0, rotated).chunk(2, 2);
+  const auto angles = [&](const at::Tensor& table) {
+    return at::index_select(table, 0, positions).unsqueeze(1).to(qkv.scalar_type());
+  };
+  const at::Tensor c = angles(cosine), s = angles(sine);
+  const at::Tensor turned = halves[0].mul(c).sub(halves[1].mul(s));
+  halves[1].copy_(halves[1].mul(c).add(halves[0].mul(s)));
+  halves[0].copy_(turned);
 }
 
 }  // namespace sauropod::ops

@@ -29,4 +29,9 @@ struct AttentionContext {
 at::Tensor attention(const at::Tensor& qkv, const AttentionShape& shape,
                      const AttentionContext& context);
 
+// Rotates in place the query and key heads of qkv [tokens, (heads + 2 kv_heads) · D], whose tokens stand
+// at `positions` [tokens] int32 of the angles, as attention() does. For inference: not differentiable.
+void rotate(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& positions,
+            const at::Tensor& cosine, const at::Tensor& sine);
+
 }  // namespace sauropod::ops
