@@ -1,8 +1,8 @@
 #include "eval/load.h"
 
 #include "base/error.h"
-#include "checkpoint/model_description.h"
 #include "checkpoint/reader.h"
+#include "model/options_json.h"
 #include "ops/pointwise_kernel.h"
 #include "telemetry/log.h"
 
@@ -38,7 +38,7 @@ LoadedModel load(const std::string& path, std::string_view precision) {
   const auto reader = checkpoint::Reader::open(path, &complaints);
   for (const std::string& complaint : complaints) log::warn("{}", complaint);
 
-  model::ModelOptions options = checkpoint::parse_model(reader.manifest().model, reader.path());
+  model::ModelOptions options = model::options_from_json(reader.manifest().model, reader.path());
   auto tokenizer =
       tokenizer::Tokenizer::parse(reader.tokenizer_file(), reader.path() + ": the tokenizer");
   options.resolve(tokenizer.size());

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "checkpoint/model_description.h"
 #include "checkpoint/writer.h"
 #include "formats/indexed_dataset.h"
+#include "model/options_json.h"
 #include "model/transformer.h"
 #include "storage/local_store.h"
 #include "tokenizer/tokenizer.h"
@@ -89,7 +89,7 @@ inline void save(const TinyModel& tiny, const tokenizer::Tokenizer& tokenizer,
   checkpoint::Snapshot snapshot;
   snapshot.step = 7;
   snapshot.training = nlohmann::json::object();
-  snapshot.model = checkpoint::describe_model(tiny.options);
+  snapshot.model = model::to_json(tiny.options);
   snapshot.tokenizer_file = tokenizer.file();
   for (size_t i = 0; i < tiny.memory.table().size(); ++i) {
     const model::Parameter& parameter = tiny.memory.table()[i];
