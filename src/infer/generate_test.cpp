@@ -51,8 +51,8 @@ TEST_P(Generate, GreedyFollowsTheModel) {
 }
 
 TEST_P(Generate, StopsAtTheEndOfTheDocument) {
-  GenerateOptions options{.max_tokens = 15, .choices = 30, .vocabulary = 1};
-  options.sampling.temperature = 50;
+  GenerateOptions options{
+      .sampling = {.temperature = 50}, .max_tokens = 15, .choices = 30, .vocabulary = 1};
   for (const auto& completion : generate(decoder_, prompt_, options)) {
     EXPECT_EQ(completion.finish, Finish::stop);
     EXPECT_TRUE(completion.tokens.empty());
