@@ -80,7 +80,7 @@ run("eval", *common, code=2, says=["--text", "--data"])
 run("eval", *common, "--text", work / "nothing", code=2, says=["nothing"])
 run("eval", *common, "--text", work / "empty", code=2, says=["empty"])
 run("eval", *common, "--data", work / "data" / "nothing", code=2, says=["nothing"])
-run("eval", "--checkpoint", work / "text", "--text", work / "text", code=2)
+run("eval", "--checkpoint", work / "text", "--text", work / "text", code=1, says=["holds no checkpoint"])
 run("eval", "--checkpoint", work / "run", "--precision", "fp16", "--text", work / "text", code=2, says=["fp16"])
 
 
