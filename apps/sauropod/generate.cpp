@@ -76,13 +76,14 @@ void run(Arguments arguments) {
     return;
   }
   if (options.choices == 1) {
-    write_output(arguments.prompt);
     tokenizer::StreamDecoder stream(tokenizer);
+    // The prompt is printed when the first token is there: a prompt that is refused prints nothing.
+    std::string before = arguments.prompt;
     const auto completion =
         infer::generate(decoder, prompt, options, [&](int64_t, int32_t token) {
-          write_output(stream.feed(token));
+          write_output(std::exchange(before, "") + stream.feed(token));
         }).front();
-    write_output(stream.finish() + "\n");
+    write_output(before + stream.finish() + "\n");
     if (completion.finish == infer::Finish::length &&
         static_cast<int64_t>(completion.tokens.size()) < options.max_tokens)
       log::info("stopped: the model's context of {} tokens is full", loaded.options.context);
