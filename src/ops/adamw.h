@@ -13,7 +13,8 @@ void adamw(const AdamW& options, int64_t begin, int64_t end, const at::Tensor& g
            const at::Tensor& master, const at::Tensor& moment1, const at::Tensor& moment2,
            const at::Tensor& weights);
 
-// Σ x² in double, over fixed blocks in order: the same bits for any number of threads.
+// Σ x² in double, over fixed blocks in order: the same bits for any number of threads. 0 on
+// the meta device, which has no values.
 double sum_of_squares(const at::Tensor& x);
 
 // weights (bf16) = master (float) rounded to nearest.

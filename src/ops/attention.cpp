@@ -1,10 +1,12 @@
-// Attention: the graph node over our kernels, and the form in ATen's operations for other types and
-// devices, where autograd derives the backward pass.
+// Attention: the graph node over our kernels (shapes only on the meta device), and the form in ATen's
+// operations for other types and devices, where autograd derives the backward pass.
 #include "ops/attention.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -33,6 +35,7 @@ class AttentionBackward : public Node {
         context_(std::move(context)) {}
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    if (qkv_.is_meta()) return {at::empty_like(qkv_)};
     at::Tensor d_qkv = attention_backward_cpu(gradients[0].contiguous(), qkv_, out_, log_sum_,
                                               shape_, context_);
     if (context_.cosine.defined()) rotate_cpu(d_qkv, shape_, context_, -1.0f);
@@ -47,7 +50,7 @@ class AttentionBackward : public Node {
   AttentionContext context_;
 };
 
-// [S, H, T, D] -> the same, rotated by the angles of each position.
+// [S, H, T, D] -> the same, rotated by the angles of each position, in the type of the angles.
 at::Tensor rotate_aten(const at::Tensor& x, const AttentionShape& shape,
                        const AttentionContext& context) {
   at::Tensor cosine = context.cosine.narrow(0, 0, shape.length).unsqueeze(0);
@@ -59,12 +62,13 @@ at::Tensor rotate_aten(const at::Tensor& x, const AttentionShape& shape,
     cosine = at::index_select(context.cosine, 0, positions.reshape({-1})).view(sizes);
     sine = at::index_select(context.sine, 0, positions.reshape({-1})).view(sizes);
   }
-  cosine = cosine.unsqueeze(1).to(x.scalar_type());
-  sine = sine.unsqueeze(1).to(x.scalar_type());
-  const auto halves = x.chunk(2, 3);
+  cosine = cosine.unsqueeze(1);
+  sine = sine.unsqueeze(1);
+  const auto halves = x.to(cosine.scalar_type()).chunk(2, 3);
   return at::cat({halves[0].mul(cosine).sub(halves[1].mul(sine)),
                   halves[1].mul(cosine).add(halves[0].mul(sine))},
-                 3);
+                 3)
+      .to(x.scalar_type());
 }
 
 // [S, 1, T, T], true where a query may see a key.
@@ -95,11 +99,8 @@ at::Tensor attention_aten(const at::Tensor& qkv, const AttentionShape& shape,
     v = v.repeat_interleave(shape.heads / shape.kv_heads, 1);
   }
   at::Tensor out;
-  if (qkv.is_meta()) {
-    // Neither SDPA nor the making of masks has Meta kernels in libtorch 2.13; shapes need neither.
-    out = at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)), -1), v);
-  } else if (qkv.scalar_type() == at::kDouble) {
-    // In double the plain form is the reference.
+  if (qkv.scalar_type() == at::kDouble) {
+    // The plain form is the reference.
     const at::Tensor scores = at::matmul(q, k.transpose(2, 3)).div(std::sqrt(double(d)));
     const at::Tensor hidden = visible(qkv, shape, context).logical_not();
     out = at::matmul(
@@ -120,10 +121,14 @@ at::Tensor attention(const at::Tensor& qkv, const AttentionShape& shape,
                  qkv.size(1) == (shape.heads + 2 * shape.kv_heads) * shape.head_size &&
                  shape.heads % shape.kv_heads == 0);
   SAUROPOD_CHECK(!context.cosine.defined() || context.cosine.size(0) >= shape.length);
-  if (!have_attention_kernel(qkv, shape)) return attention_aten(qkv, shape, context);
+  if (!qkv.is_meta() && !have_attention_kernel(qkv, shape)) return attention_aten(qkv, shape, context);
+  SAUROPOD_CHECK(qkv.is_contiguous());
   at::Tensor out, log_sum;
   const at::Tensor plain = qkv.detach();
-  {
+  if (qkv.is_meta()) {
+    // Neither SDPA nor the logical operations of the plain form have Meta kernels in libtorch 2.13.
+    out = at::empty({qkv.size(0), shape.heads * shape.head_size}, plain.options());
+  } else {
     const at::NoGradGuard no_grad;
     if (context.cosine.defined()) rotate_cpu(plain, shape, context, 1.0f);
     out = attention_forward_cpu(plain, shape, context, &log_sum);

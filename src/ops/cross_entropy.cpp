@@ -54,7 +54,7 @@ void cross_entropy_aten(const at::Tensor& logits, const at::Tensor& targets, dou
 }  // namespace
 
 int64_t default_chunk(int64_t tokens, int64_t vocabulary) {
-  constexpr int64_t kElements = int64_t{128} << 20, kTokens = 1024;
+  constexpr int64_t kElements = int64_t{112} << 20, kTokens = 1024;
   const int64_t fitting = std::min(kTokens, kElements / vocabulary);
   // Whole multiples of 64 keep the products' blocks full.
   return std::min(tokens, std::max<int64_t>(64, fitting / 64 * 64));
@@ -64,6 +64,7 @@ CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
                                   const at::Tensor& targets, const CrossEntropyOptions& options) {
   SAUROPOD_CHECK(x.dim() == 2 && targets.dim() == 1 && targets.size(0) == x.size(0) &&
                  targets.scalar_type() == at::kInt && x.size(1) == weight.value.size(1));
+  SAUROPOD_CHECK(!options.gradients || options.scale != 0);
   const int64_t tokens = x.size(0), vocabulary = weight.value.size(0);
   const int64_t chunk =
       options.chunk > 0 ? options.chunk : default_chunk(tokens, vocabulary);

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/error.h"
 #include "ops/cpu.h"
 
 namespace sauropod::ops {
@@ -9,6 +10,11 @@ namespace sauropod::ops {
 void cross_entropy_cpu(const at::Tensor& logits, const int32_t* targets, float scale, float z_loss,
                        float* nats, float* log_sum) {
   const int64_t vocabulary = logits.size(1);
+  for (int64_t row = 0; row < logits.size(0); ++row)
+    if (targets[row] >= vocabulary)
+      base::fail("target {} is outside the model's vocabulary of {}: was the data packed with another "
+                 "tokenizer?",
+                 targets[row], vocabulary);
   with_element_type(logits, [&](auto type) {
     using T = decltype(type);
     at::parallel_for(0, logits.size(0), 1, [&](int64_t begin, int64_t end) {

@@ -34,7 +34,8 @@ class LinearBackward : public Node {
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight& bias) {
   SAUROPOD_CHECK(x.dim() == 2 && weight.value.dim() == 2 && x.size(1) == weight.value.size(1));
   const at::Tensor y = times_transposed(x, weight.value, bias.value);
-  if (recording()) attach(c10::make_intrusive<LinearBackward>(x.detach(), weight, bias), {x}, {y});
+  if (recording())
+    attach(c10::make_intrusive<LinearBackward>(x.detach().contiguous(), weight, bias), {x}, {y});
   return y;
 }
 
@@ -44,8 +45,12 @@ void accumulate_linear_gradient(const at::Tensor& dy, const at::Tensor& x, const
   if (accumulate_linear_gradient_cpu(dy, x, weight, bias)) return;
   if (weight.gradient.scalar_type() == dy.scalar_type()) {
     add_transposed_times(weight.gradient, dy, x);
+  } else if (dy.is_cuda()) {
+    weight.gradient.add_(at::mm(dy.t(), x, weight.gradient.scalar_type()));
   } else {
-    weight.gradient.add_(at::mm(dy.t(), x));
+    // A product of bf16 matrices would be rounded to bf16 before it is added.
+    const at::ScalarType wide = weight.gradient.scalar_type();
+    weight.gradient.addmm_(dy.t().to(wide), x.to(wide));
   }
   if (bias.wants_gradient())
     bias.gradient.add_(dy.sum({0}, /*keepdim=*/false, bias.gradient.scalar_type()));

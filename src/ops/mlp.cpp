@@ -60,7 +60,7 @@ at::Tensor mlp(const at::Tensor& x, Activation activation, const Weight& up, con
   const at::Tensor y = times_transposed(active, down.value, down_bias.value);
   if (recording()) {
     auto node = c10::make_intrusive<MlpBackward>(activation, up, up_bias, down, down_bias);
-    node->x = x.detach();
+    node->x = x.detach().contiguous();
     node->pre = std::move(pre);
     if (!recompute) node->active = std::move(active);
     attach(node, {x}, {y});

@@ -90,7 +90,7 @@ Normalized add_norm(const at::Tensor& x, const at::Tensor& delta, const Weight& 
   if (!recording()) return {result.sum, result.y};
   // Without a delta the residual stream is x: a new tensor over the same memory, so that this node is
   // its origin.
-  if (!delta.defined()) result.sum = x.detach();
+  if (!delta.defined()) result.sum = result.sum.detach();
   const Normalized outputs{result.sum, result.y};
   NormResult kept{result.sum.detach(), {}, result.mean, result.rstd};
   attach(c10::make_intrusive<NormBackwardNode>(std::move(kept), weight, bias, kind), {x, delta},

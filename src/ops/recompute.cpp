@@ -29,7 +29,8 @@ class RecomputeBackward : public Node {
         roots.push_back(outputs[i]);
         root_gradients.push_back(gradients[i]);
       }
-    const auto found = torch::autograd::grad(roots, defined, root_gradients);
+    const auto found = torch::autograd::grad(roots, defined, root_gradients, /*retain_graph=*/{},
+                                             /*create_graph=*/false, /*allow_unused=*/true);
     torch::autograd::variable_list result;
     size_t next = 0;
     for (const at::Tensor& input : inputs)
@@ -52,6 +53,10 @@ std::vector<at::Tensor> recomputed(TensorFunction function,
     outputs = function(inputs);
   }
   if (!recording()) return outputs;
+  // An input that is handed on gets this node as its origin only as a tensor of its own.
+  for (at::Tensor& output : outputs)
+    for (const at::Tensor& input : inputs)
+      if (output.is_same(input)) output = output.detach();
   std::vector<at::Tensor> kept;
   for (const at::Tensor& input : inputs) kept.push_back(input.defined() ? input.detach() : input);
   attach(c10::make_intrusive<RecomputeBackward>(std::move(function), std::move(kept)), inputs, outputs);
