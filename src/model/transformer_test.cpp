@@ -159,10 +159,10 @@ TEST_P(Family, PrecisionsAgree) {
     // Float: two blocks of some ten sums in sequence, 2⁻²⁴ √67 each.
     EXPECT_LE(relative_error(single.loss, exact.loss), 1e-6);
     EXPECT_LE(relative_error(single.gradients, exact.gradients), 1e-5);
-    // bf16: what the model makes of a relative change of 2⁻⁹ in all its weights, the largest that rounding
-    // makes, is its condition. A step rounds four tensors at every matrix (what goes in and comes out,
-    // forward and backward), each by 0.4 · 2⁻⁹ as a root mean square: √4 · 0.4 times that change, so twice
-    // the change is two and a half times what is expected.
+    // bf16: what the model makes of a relative change of 2⁻⁹ in all its weights is its condition. One
+    // rounding changes a tensor by 0.8 · 2⁻⁹ of its norm (operations_test.cpp), and a step rounds four of
+    // them at every matrix (what goes in and what comes out, forward and backward): √4 · 0.8 times that
+    // change, a little less than the two allowed.
     const Step shifted = step(options, Precision::fp64, batch, Recompute::none, 0, 0x1p-9);
     EXPECT_LE(relative_error(half.loss, exact.loss), 0x1p-8);
     const double condition = relative_error(shifted.gradients, exact.gradients);

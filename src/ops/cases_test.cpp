@@ -68,12 +68,16 @@ Case mlp_case(int64_t tokens, int64_t hidden, int64_t width, Activation activati
   return c;
 }
 
-// Documents of uneven lengths, other ones in every sequence.
+// Documents in three patterns: one that begins near the start and crosses every block of 64; many short
+// ones; some that begin around the blocks' border.
 at::Tensor document_starts(int64_t sequences, int64_t length) {
   const at::Tensor first = at::empty({sequences, length}, at::kInt);
   for (int64_t s = 0; s < sequences; ++s)
     for (int64_t t = 0, start = 0; t < length; ++t) {
-      if (t % (3 + 59 * s) == 2 || t == 64 + s) start = t;
+      const int64_t pattern = (s + length) % 3;
+      if (t == 2 || (pattern == 0 && t % 3 == 2) ||
+          (pattern == 2 && (t == 64 || t == 65 || t == 70)))
+        start = t;
       first.data_ptr<int32_t>()[s * length + t] = static_cast<int32_t>(start);
     }
   return first;

@@ -36,8 +36,8 @@ class KernelTable : public testing::TestWithParam<const char*> {
 
   // Calls function(type, kernels) for both element types and compares the tensors that it returns with
   // those of the portable table. Tables differ where one fuses a multiplication and an addition: a few
-  // units of 2⁻²⁴. In bf16 such a difference may turn a rounding, 2⁻⁸ of that element; about one in 2¹³
-  // elements is that near to the middle, which keeps the whole under 2⁻⁹.
+  // units of 2⁻²⁴. In bf16 such a difference may turn a rounding, up to 2⁻⁷ of that element; a few in 2¹⁷
+  // elements are that near to the middle, which keeps the whole under the error of rounding itself.
   template <typename Function>
   void expect_near(const Function& function) {
     const auto compare = [&](auto type, at::ScalarType scalar) {
