@@ -39,8 +39,8 @@ def check_command(text):
     while words and words[0] in subcommands(tuple(path)):
         path.append(words.pop(0))
     if not path:
-        return f"no such command: sauropod {text.strip()[:40]}" if words and re.fullmatch("[a-z-]+", words[0]) else None
-    if subcommands(tuple(path)) and words and re.fullmatch("[a-z-]+", words[0]):
+        return f"no such command: sauropod {text.strip()[:40]}" if words and re.fullmatch("[a-z][a-z-]*", words[0]) else None
+    if subcommands(tuple(path)) and words and re.fullmatch("[a-z][a-z-]*", words[0]):
         return f"no such command: sauropod {' '.join(path)} {words[0]}"
     help_text = help_of(tuple(path))
     for word in words:
