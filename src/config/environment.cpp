@@ -25,6 +25,42 @@ constexpr std::array kVariables = {
     EnvironmentVariable{"LC_ALL, LC_CTYPE, LANG", "unset",
                         "The progress bar is drawn with block characters when the first of these "
                         "that is set names UTF-8, and in ASCII otherwise"},
+    EnvironmentVariable{"SAUROPOD_RANK", "unset",
+                        "Set by sauropod launch, as the next ones: this process's rank, from 0"},
+    EnvironmentVariable{"SAUROPOD_WORLD_SIZE", "unset", "The number of ranks"},
+    EnvironmentVariable{"SAUROPOD_LOCAL_RANK", "unset", "The rank among those of this host"},
+    EnvironmentVariable{"SAUROPOD_LOCAL_SIZE", "unset", "The number of ranks on this host"},
+    EnvironmentVariable{"SAUROPOD_HOST", "the host's name", "The name of this host in messages"},
+    EnvironmentVariable{"SAUROPOD_STORE", "unset",
+                        "host:port of the store that the launcher offers to its ranks"},
+    EnvironmentVariable{"SAUROPOD_ATTEMPT", "0", "How often the launcher has started the ranks before"},
+    EnvironmentVariable{"SAUROPOD_FLIGHT_RECORDER", "unset",
+                        "The file in which this rank keeps its last calls (docs/flight-recorder.md)"},
+    EnvironmentVariable{"RANK", "unset", "torchrun's, as the next ones: the rank"},
+    EnvironmentVariable{"WORLD_SIZE", "unset", "The number of ranks"},
+    EnvironmentVariable{"LOCAL_RANK", "unset", "The rank among those of this host"},
+    EnvironmentVariable{"LOCAL_WORLD_SIZE", "unset", "The number of ranks on this host"},
+    EnvironmentVariable{"MASTER_ADDR", "unset",
+                        "The host of rank 0; also inside Slurm and OpenMPI, when it is set"},
+    EnvironmentVariable{"MASTER_PORT", "29500", "The port on which rank 0 makes the store"},
+    EnvironmentVariable{"TORCHELASTIC_USE_AGENT_STORE", "unset",
+                        "True: torchrun itself has the store at that port"},
+    EnvironmentVariable{"TORCHELASTIC_RESTART_COUNT", "0", "How often torchrun has started the ranks"},
+    EnvironmentVariable{"OMPI_COMM_WORLD_RANK", "unset", "OpenMPI's, as the next ones: the rank"},
+    EnvironmentVariable{"OMPI_COMM_WORLD_SIZE", "unset", "The number of ranks"},
+    EnvironmentVariable{"OMPI_COMM_WORLD_LOCAL_RANK", "unset", "The rank among those of this host"},
+    EnvironmentVariable{"OMPI_COMM_WORLD_LOCAL_SIZE", "unset", "The number of ranks on this host"},
+    EnvironmentVariable{"PMIX_NAMESPACE", "unset", "The job's name: the store's port is derived from it"},
+    EnvironmentVariable{"SLURM_PROCID", "unset", "Slurm's, as the next ones: the rank"},
+    EnvironmentVariable{"SLURM_NTASKS", "unset", "The number of ranks"},
+    EnvironmentVariable{"SLURM_STEP_NUM_TASKS", "unset", "The number of ranks, where a step has its own"},
+    EnvironmentVariable{"SLURM_LOCALID", "unset", "The rank among those of this host"},
+    EnvironmentVariable{"SLURM_STEP_NODELIST", "unset", "The hosts; the first one has rank 0"},
+    EnvironmentVariable{"SLURM_NODELIST", "unset", "The hosts, where SLURM_STEP_NODELIST is not set"},
+    EnvironmentVariable{"SLURM_JOB_ID", "unset", "The job: the store's port is derived from it"},
+    EnvironmentVariable{"SLURM_STEP_ID", "unset", "The step: only what srun starts is a rank"},
+    EnvironmentVariable{"SLURMD_NODENAME", "unset", "The name of this host"},
+    EnvironmentVariable{"SLURM_RESTART_COUNT", "0", "How often the job was requeued"},
 };
 
 std::string read(const char* name) {
@@ -62,6 +98,15 @@ ProgressStyle progress_style() {
 
 std::string cpu_kernels() {
   return choice("SAUROPOD_CPU", {"auto", "avx512", "avx2", "portable"}, "auto");
+}
+
+std::optional<std::string> launch_variable(std::string_view name) {
+  SAUROPOD_CHECK(std::any_of(kVariables.begin(), kVariables.end(),
+                             [&](const EnvironmentVariable& known) { return known.name == name; }),
+                 "environment variable {} is not declared", name);
+  const std::string value = read(std::string(name).c_str());
+  if (value.empty()) return std::nullopt;
+  return value;
 }
 
 bool color_allowed() { return read("NO_COLOR").empty(); }

@@ -2,6 +2,7 @@
 // The table of them is part of the reference (config/reference.h).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ std::string log_level();
 ProgressStyle progress_style();
 // SAUROPOD_CPU: "auto", "avx512", "avx2" or "portable".
 std::string cpu_kernels();
+// One of the declared variables by which launchers tell a process its rank, or nothing when it is unset or
+// empty. What they mean together is read in comm/launch_environment.h.
+std::optional<std::string> launch_variable(std::string_view name);
 // NO_COLOR (https://no-color.org): false when it is set to anything but nothing.
 bool color_allowed();
 // LC_ALL, LC_CTYPE, LANG: whether the terminal takes UTF-8.
