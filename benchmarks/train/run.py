@@ -64,7 +64,8 @@ def median_interval(values, confidence=0.95):
 def compare(shape_name, precision, peer, options):
     shape = SHAPES[shape_name]
     python = sys.executable
-    ours_command = [options.ours, "--shape", shape_name, "--precision", precision]
+    ours_command = [options.ours, "--shape", shape_name, "--precision", precision,
+                    "--recompute", options.recompute, "--loss-chunk", options.loss_chunk]
     theirs_command = [python, HERE / "worker.py", "--model", peer, "--shape", shape_name, "--precision", precision]
     gemm_command = [python, HERE / "gemm_worker.py", "--precision", precision]
     with (Worker(ours_command, options.threads) as ours, Worker(theirs_command, options.threads) as theirs,
@@ -94,6 +95,7 @@ def compare(shape_name, precision, peer, options):
 
     return {
         "shape": shape_name, "precision": precision, "peer": peer, "pairs": len(pairs), "threads": options.threads,
+        "recompute": options.recompute, "loss_chunk": options.loss_chunk,
         "gemm_flops_per_second": gemm_rate,
         "ours": side([a for a, _ in pairs], peaks[0]), "theirs": side([b for _, b in pairs], peaks[1]),
         "speed_ratio": {"median": speed, "low": low, "high": high}, "memory_ratio": peaks[0] / peaks[1],
@@ -119,6 +121,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ours", type=pathlib.Path, default=OURS, help="our worker (default: %(default)s)")
+    parser.add_argument("--recompute", choices=["none", "selective", "full"], default="none",
+                        help="ours with train.recompute (default: %(default)s)")
+    parser.add_argument("--loss-chunk", type=int, default=0, help="ours with train.loss_chunk (default: its own choice)")
     parser.add_argument("--out", type=pathlib.Path, help="write the results as JSON lines too")
     options = parser.parse_args()
     if options.pairs < 6:

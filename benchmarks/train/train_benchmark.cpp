@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -37,12 +38,14 @@ int64_t peak_bytes() {
 
 class Worker {
  public:
-  Worker(const Shape& shape, model::Precision precision)
+  Worker(const Shape& shape, model::Precision precision, model::Recompute recompute,
+         int64_t loss_chunk)
       : shape_(shape),
         options_(options_of(shape)),
         memory_(model::parameter_table(options_), precision, at::kCPU, /*gradients=*/true),
-        model_(options_, memory_),
-        optimizer_(memory_, {}) {
+        model_(options_, memory_, recompute),
+        optimizer_(memory_, {}),
+        loss_chunk_(loss_chunk) {
     memory_.initialize(1);
   }
 
@@ -58,6 +61,7 @@ class Worker {
     }
     ops::CrossEntropyOptions loss_options;
     loss_options.scale = 1.0 / static_cast<double>(tokens);
+    loss_options.chunk = loss_chunk_;
     const at::Tensor loss = model_.loss(batch, loss_options).loss;
     loss.backward();
     optimizer_.update(3e-4, optimizer_.gradient_norm());
@@ -89,17 +93,21 @@ class Worker {
   model::ParameterMemory memory_;
   model::Transformer model_;
   train::Optimizer optimizer_;
+  int64_t loss_chunk_;
   uint64_t drawn_ = 0;
 };
 
 int run(int argc, char** argv) {
-  std::string shape = "a", precision = "fp32";
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--shape") shape = argv[i + 1];
-    if (std::string(argv[i]) == "--precision") precision = argv[i + 1];
+  std::map<std::string, std::string> options = {
+      {"--shape", "a"}, {"--precision", "fp32"}, {"--recompute", "none"}, {"--loss-chunk", "0"}};
+  for (int i = 1; i < argc; i += 2) {
+    if (i + 1 == argc || !options.contains(argv[i]))
+      base::fail_usage("'{}' is not known or lacks its value; see README.md", argv[i]);
+    options[argv[i]] = argv[i + 1];
   }
   train::set_memory_policy();
-  Worker worker(shape_named(shape), model::parse_precision(precision));
+  Worker worker(shape_named(options["--shape"]), model::parse_precision(options["--precision"]),
+                model::parse_recompute(options["--recompute"]), std::stoll(options["--loss-chunk"]));
   for (int i = 0; i < 2; ++i) worker.step();
   std::printf("{\"ready\": true, \"name\": \"sauropod\", \"parameters\": %ld}\n",
               worker.parameters());

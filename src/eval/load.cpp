@@ -9,7 +9,7 @@
 namespace sauropod::eval {
 namespace {
 
-void read_parameters(const checkpoint::Reader& reader, const model::ParameterMemory& memory) {
+void read_parameters(const checkpoint::Reader& reader, model::ParameterMemory& memory) {
   const char* dtype = memory.precision() == model::Precision::fp64 ? "F64" : "F32";
   const auto& table = memory.table();
   for (size_t i = 0; i < table.size(); ++i) {
@@ -20,8 +20,10 @@ void read_parameters(const checkpoint::Reader& reader, const model::ParameterMem
     if (stored->shape != parameter.shape)
       base::fail("{}: the shape of {} is not that of the model it describes", reader.path(),
                  parameter.name);
-    reader.read(parameter.name, "master", dtype, checkpoint::Dimensions(parameter.shape.size(), 0),
-                parameter.shape, memory.view(memory.master(), i).data_ptr());
+    memory.fill_master(i, [&](void* out) {
+      reader.read(parameter.name, "master", dtype, checkpoint::Dimensions(parameter.shape.size(), 0),
+                  parameter.shape, out);
+    });
   }
 }
 
@@ -45,7 +47,6 @@ LoadedModel load(const std::string& path, std::string_view precision) {
   auto memory = std::make_unique<model::ParameterMemory>(model::parameter_table(options), chosen,
                                                          at::kCPU, /*gradients=*/false);
   read_parameters(reader, *memory);
-  memory->round_weights();
   auto transformer = std::make_unique<model::Transformer>(options, *memory);
   return {reader.path(),        reader.manifest().step, options,
           std::move(tokenizer), std::move(memory),      std::move(transformer)};

@@ -95,7 +95,7 @@ inline void save(const TinyModel& tiny, const tokenizer::Tokenizer& tokenizer,
     const model::Parameter& parameter = tiny.memory.table()[i];
     snapshot.boxes.push_back({parameter.name, "master", "F32", parameter.shape,
                               std::vector<int64_t>(parameter.shape.size(), 0), parameter.shape,
-                              tiny.memory.view(tiny.memory.master(), i).data_ptr()});
+                              tiny.memory.view(tiny.memory.weights(), i).data_ptr()});
   }
   storage::LocalStore store(folder);
   checkpoint::Writer(store).write(snapshot);

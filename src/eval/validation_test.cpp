@@ -101,10 +101,10 @@ TEST_F(Validation, LeavesGradientsAlone) {
   const auto data = make_data(4);
   const TinyModel tiny("jurassic", model::Precision::fp32, kVocabulary, kContext, true);
   tiny.memory.gradients().fill_(3);
-  const at::Tensor before = tiny.memory.master().clone();
+  const at::Tensor before = tiny.memory.weights().clone();
   evaluate(tiny.transformer, data, 0, 4, 0, false);
   EXPECT_TRUE(tiny.memory.gradients().eq(3).all().item<bool>());
-  EXPECT_TRUE(tiny.memory.master().equal(before));
+  EXPECT_TRUE(tiny.memory.weights().equal(before));
 }
 
 TEST(DocumentBeginnings, AnEndBelongsToTheDocumentItEnds) {

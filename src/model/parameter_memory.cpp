@@ -1,8 +1,10 @@
 #include "model/parameter_memory.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -71,13 +73,19 @@ ParameterMemory::ParameterMemory(std::vector<Parameter> table, Precision precisi
     ranges_.back().end = flat_size_;
   }
   flat_size_ = aligned(flat_size_);
-  const auto options = at::TensorOptions()
-                           .dtype(precision == Precision::fp64 ? at::kDouble : at::kFloat)
-                           .device(device);
   // Zeroed, so that the gaps between parameters stay 0 in every sum over the buffer.
-  master_ = at::zeros({flat_size_}, options);
-  weights_ = separate_weights() ? at::zeros({flat_size_}, options.dtype(at::kBFloat16)) : master_;
-  if (gradients) gradients_ = at::zeros({flat_size_}, options);
+  const auto make = [&](at::ScalarType type) {
+    return at::zeros({flat_size_}, at::TensorOptions().dtype(type).device(device));
+  };
+  const bool narrow = precision == Precision::bf16;
+  weights_ = make(narrow ? at::kBFloat16 : master_type());
+  if (!gradients) return;
+  if (narrow) low_ = make(at::kShort);
+  gradients_ = make(master_type());
+}
+
+at::ScalarType ParameterMemory::master_type() const {
+  return precision_ == Precision::fp64 ? at::kDouble : at::kFloat;
 }
 
 at::Tensor ParameterMemory::view(const at::Tensor& flat, size_t index) const {
@@ -98,32 +106,58 @@ ops::Weight ParameterMemory::weight(std::string_view name) const {
   return found == slots_.end() ? ops::Weight{} : slot_weight(found->second);
 }
 
-void ParameterMemory::initialize(uint64_t seed) {
-  if (device().is_meta()) return;
-  for (size_t i = 0; i < table_.size(); ++i) {
-    const Parameter& parameter = table_[i];
-    at::Tensor place = view(master_, i);
-    // The generator runs on the CPU, so that every device begins with the same numbers.
-    at::Tensor values = device().is_cpu() ? place : at::empty_like(place, at::kCPU);
-    if (parameter.initial == Initial::zeros) {
-      values.zero_();
-    } else if (parameter.initial == Initial::ones) {
-      values.fill_(1);
-    } else {
-      const uint64_t key = base::random_key(seed, parameter.name);
-      if (precision_ == Precision::fp64) {
-        fill_normal(key, parameter.deviation, parameter.size(), values.data_ptr<double>());
-      } else {
-        fill_normal(key, parameter.deviation, parameter.size(), values.data_ptr<float>());
-      }
-    }
-    if (!device().is_cpu()) place.copy_(values);
-  }
-  round_weights();
+at::Tensor ParameterMemory::copy_master(int64_t begin, int64_t end) const {
+  const at::Tensor weights = weights_.narrow(0, begin, end - begin);
+  const at::Device host = device().is_meta() ? at::kMeta : at::kCPU;
+  if (!low_.defined()) return weights.to(host, master_type(), /*non_blocking=*/false, /*copy=*/true);
+  const at::Tensor master =
+      at::empty(weights.sizes(), at::TensorOptions().dtype(at::kFloat).device(host));
+  ops::join_master(weights.to(host), low_.narrow(0, begin, end - begin).to(host), master);
+  return master;
 }
 
-void ParameterMemory::round_weights() {
-  if (separate_weights()) ops::round_to_bf16(master_, weights_);
+void ParameterMemory::fill_master(size_t index, const std::function<void(void*)>& fill) {
+  if (device().is_meta()) return;
+  const at::Tensor weights = view(weights_, index);
+  if (device().is_cpu() && precision_ != Precision::bf16) {
+    fill(weights.data_ptr());
+    return;
+  }
+  // The gradients, of the same type, are the memory where there are any: a copy of the largest parameter
+  // would set the peak of a run.
+  const bool borrow = device().is_cpu() && gradients_.defined();
+  at::Tensor master = borrow ? view(gradients_, index)
+                             : at::empty(weights.sizes(), at::TensorOptions().dtype(master_type()));
+  fill(master.data_ptr());
+  master = master.to(device());
+  if (precision_ == Precision::bf16) {
+    ops::split_master(master, weights, low_.defined() ? view(low_, index) : low_);
+  } else {
+    weights.copy_(master);
+  }
+  if (borrow) master.zero_();
+}
+
+void ParameterMemory::initialize(uint64_t seed) {
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const Parameter& parameter = table_[i];
+    const auto fill = [&]<typename T>(T* values) {
+      if (parameter.initial == Initial::normal) {
+        fill_normal(base::random_key(seed, parameter.name), parameter.deviation, parameter.size(),
+                    values);
+      } else {
+        std::fill_n(values, parameter.size(), T(parameter.initial == Initial::ones ? 1 : 0));
+      }
+    };
+    // The generator runs on the CPU, so that every device begins with the same numbers.
+    fill_master(i, [&](void* values) {
+      if (precision_ == Precision::fp64) {
+        fill(static_cast<double*>(values));
+      } else {
+        fill(static_cast<float*>(values));
+      }
+    });
+  }
 }
 
 }  // namespace sauropod::model

@@ -1,13 +1,16 @@
 // The parameters of a model in memory: flat buffers in the order of the table.
 //
-// There is one buffer of the master copy (float, or double for tests), one of the weights that the
-// computation reads (bf16; in fp32 and fp64 it is the master buffer itself), and, for training, one of
-// the gradients (in the master's type). Parameters begin at multiples of 64 bytes, except that those of
-// one group lie back to back, so that a group is one matrix. Not thread-safe while being written.
+// There is one buffer of the weights that the computation reads (float, double for tests, or bf16) and,
+// for training, one of the gradients (float, or double). The master copy, which the optimizer updates, is
+// the weights themselves, or in bf16 a float whose upper half, rounded, is the weight, and whose lower
+// half has a buffer of its own (ops/adamw.h); without gradients that is left out. Parameters begin at
+// multiples of 64 bytes of float, except that those of one group lie back to back, so that a group is one
+// matrix. Not thread-safe while being written.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -31,7 +34,7 @@ class ParameterMemory {
 
   const std::vector<Parameter>& table() const { return table_; }
   Precision precision() const { return precision_; }
-  at::Device device() const { return master_.device(); }
+  at::Device device() const { return weights_.device(); }
 
   // The weight of one parameter, or of a whole group ([sum of rows, columns], or [sum] for biases).
   // Undefined for a name that is neither.
@@ -39,11 +42,17 @@ class ParameterMemory {
   // A parameter's part of any flat buffer laid out like this one, in its shape.
   at::Tensor view(const at::Tensor& flat, size_t index) const;
 
-  const at::Tensor& master() const { return master_; }
-  const at::Tensor& weights() const { return weights_; }      // the master itself unless bf16
+  const at::Tensor& weights() const { return weights_; }
+  const at::Tensor& low() const { return low_; }  // int16; undefined unless bf16 with gradients
   const at::Tensor& gradients() const { return gradients_; }  // undefined without
-  bool separate_weights() const { return precision_ == Precision::bf16; }
   int64_t flat_size() const { return flat_size_; }
+
+  at::ScalarType master_type() const;  // float or double
+  // A copy of the master copy's elements [begin, end), on the CPU; on the meta device of that shape.
+  at::Tensor copy_master(int64_t begin, int64_t end) const;
+  // Calls `fill` with memory for one parameter in the master's type, row-major, and makes what it wrote
+  // the master copy. Gradients of the parameter are set to zero.
+  void fill_master(size_t index, const std::function<void(void*)>& fill);
 
   // Elements [begin, end) of the flat buffers where every parameter takes weight decay, or none does.
   struct Range {
@@ -53,9 +62,8 @@ class ParameterMemory {
   const std::vector<Range>& ranges() const { return ranges_; }
 
   // Fills the master copy from the counter-based generator keyed by (seed, name, element), so that it
-  // does not depend on layout or threads, and rounds it into the weights.
+  // does not depend on layout or threads.
   void initialize(uint64_t seed);
-  void round_weights();
 
  private:
   struct Slot {
@@ -70,7 +78,7 @@ class ParameterMemory {
   std::map<std::string, Slot, std::less<>> slots_;  // parameters and groups by name
   std::vector<Range> ranges_;
   int64_t flat_size_ = 0;
-  at::Tensor master_, weights_, gradients_;
+  at::Tensor weights_, low_, gradients_;
 };
 
 }  // namespace sauropod::model

@@ -138,7 +138,7 @@ TEST(ParameterMemory, GroupsAreContiguousAndTheRestIsAligned) {
       ModelOptions options = shape(family, 2, 24, 4, 37, 11);  // sizes that are no multiples of 16
       const ParameterMemory memory(parameter_table(options), precision, at::kCPU, true);
       const auto& table = memory.table();
-      const auto offset = [&](size_t i) { return memory.view(memory.master(), i).storage_offset(); };
+      const auto offset = [&](size_t i) { return memory.view(memory.weights(), i).storage_offset(); };
       std::set<std::string> groups;
       int64_t end = 0;
       for (size_t i = 0; i < table.size(); ++i) {
@@ -148,9 +148,11 @@ TEST(ParameterMemory, GroupsAreContiguousAndTheRestIsAligned) {
         if (continues) {
           EXPECT_EQ(offset(i), end) << table[i].name;
         } else {
-          const at::Tensor master = memory.view(memory.master(), i);
+          const at::Tensor weights = memory.view(memory.weights(), i);
+          const uintptr_t alignment = precision == Precision::bf16 ? 32 : 64;
           const at::Tensor gradient = memory.view(memory.gradients(), i);
-          EXPECT_EQ(reinterpret_cast<uintptr_t>(master.data_ptr()) % 64, 0u) << table[i].name;
+          EXPECT_EQ(reinterpret_cast<uintptr_t>(weights.data_ptr()) % alignment, 0u)
+              << table[i].name;
           EXPECT_EQ(reinterpret_cast<uintptr_t>(gradient.data_ptr()) % 64, 0u) << table[i].name;
           EXPECT_TRUE(table[i].group.empty() || groups.insert(table[i].group).second)
               << table[i].group << " is in two pieces";
@@ -200,19 +202,25 @@ TEST(ParameterMemory, InitialValuesDependOnSeedAndNameOnly) {
     at::set_num_threads(count);
     ParameterMemory many(table, Precision::fp32, at::kCPU, false);
     many.initialize(3);
-    EXPECT_TRUE(same_bits(many.master(), one.master())) << count;
+    EXPECT_TRUE(same_bits(many.weights(), one.weights())) << count;
   }
   at::set_num_threads(threads);
 
   ParameterMemory other(table, Precision::fp32, at::kCPU, false);
   other.initialize(4);
-  EXPECT_FALSE(same_bits(other.master(), one.master()));
-  ParameterMemory wide(table, Precision::fp64, at::kCPU, false), narrow(table, Precision::bf16, at::kCPU, false);
+  EXPECT_FALSE(same_bits(other.weights(), one.weights()));
+  ParameterMemory wide(table, Precision::fp64, at::kCPU, false);
+  ParameterMemory narrow(table, Precision::bf16, at::kCPU, true);
   wide.initialize(3);
   narrow.initialize(3);
-  EXPECT_TRUE(same_bits(wide.master().to(at::kFloat), one.master()));
-  EXPECT_TRUE(same_bits(narrow.master(), one.master()));
-  EXPECT_TRUE(same_bits(narrow.weights(), one.master().to(at::kBFloat16)));
+  EXPECT_TRUE(same_bits(wide.weights().to(at::kFloat), one.weights()));
+  EXPECT_TRUE(same_bits(narrow.copy_master(0, narrow.flat_size()), one.weights()));
+  EXPECT_TRUE(same_bits(narrow.copy_master(100, 133), one.weights().narrow(0, 100, 33)));
+  EXPECT_TRUE(same_bits(one.copy_master(0, one.flat_size()), one.weights()));
+  // The weights are the nearest bf16: 2⁻⁸ of their size at most.
+  const at::Tensor error = narrow.weights().to(at::kFloat).sub(one.weights()).abs();
+  EXPECT_TRUE(error.le(one.weights().abs().mul(1.0 / 256)).all().item<bool>());
+  EXPECT_GT(error.sum().item<double>(), 0);
 
   // A deeper model has the same embeddings: a value knows its own name only.
   const std::vector<Parameter> deeper = parameter_table(shape("jurassic", 3, 64, 4, 301, 33));
@@ -228,7 +236,7 @@ TEST(ParameterMemory, InitialValuesHaveTheTablesDistribution) {
   memory.initialize(3);
   for (size_t i = 0; i < memory.table().size(); ++i) {
     const Parameter& p = memory.table()[i];
-    const at::Tensor x = memory.view(memory.master(), i).to(at::kDouble);
+    const at::Tensor x = memory.view(memory.weights(), i).to(at::kDouble);
     const auto size = static_cast<double>(p.size());
     if (p.initial == Initial::normal) {
       // Five standard errors.

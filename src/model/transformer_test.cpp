@@ -71,7 +71,7 @@ at::Tensor starts(int64_t sequences, int64_t length, const std::vector<int64_t>&
 void randomize(ParameterMemory& memory) {
   for (size_t i = 0; i < memory.table().size(); ++i) {
     const Parameter& p = memory.table()[i];
-    const at::Tensor values = memory.view(memory.master(), i).view({-1});
+    const at::Tensor values = memory.view(memory.weights(), i).view({-1});
     const uint64_t key = base::random_key(5, p.name);
     const double deviation = p.shape.size() == 2 ? 1 / std::sqrt(p.shape[1]) : 0.3;
     const at::Tensor wide = at::empty({p.size()}, at::kDouble);
@@ -80,7 +80,6 @@ void randomize(ParameterMemory& memory) {
                                    deviation * base::random_normal(key, static_cast<uint64_t>(j));
     values.copy_(wide.to(at::kBFloat16));
   }
-  memory.round_weights();
 }
 
 struct Step {
@@ -95,7 +94,7 @@ Step step(const ModelOptions& options, Precision precision, const Batch& batch,
   randomize(memory);
   if (change != 0)
     for (int64_t i = 0; i < memory.flat_size(); ++i)
-      memory.master().data_ptr<double>()[i] *=
+      memory.weights().data_ptr<double>()[i] *=
           base::random_bits(6, static_cast<uint64_t>(i)) % 2 == 0 ? 1 + change : 1 - change;
   const Transformer model(options, memory, recompute);
   const ops::CrossEntropy loss = model.loss(batch, {.scale = 0.01, .chunk = chunk});
@@ -121,7 +120,7 @@ TEST_P(Family, GradientsEqualFiniteDifferences) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < memory.table().size(); ++i) {
       const Parameter& p = memory.table()[i];
-      auto* values = memory.view(memory.master(), i).data_ptr<double>();
+      auto* values = memory.view(memory.weights(), i).data_ptr<double>();
       const auto* gradient = memory.view(memory.gradients(), i).data_ptr<double>();
       double largest = 0;
       for (int64_t j = 0; j < p.size(); ++j) largest = std::max(largest, std::abs(gradient[j]));
@@ -311,11 +310,12 @@ TEST(MetaDevice, OneStepOfTheLargestModels) {
       const ops::CrossEntropy loss = model.loss(batch, {.scale = 1.0 / 4096, .z_loss = 1e-4});
       EXPECT_EQ(loss.nats.sizes().vec(), std::vector<int64_t>{4096});
       torch::autograd::backward({loss.loss});
-      const at::Tensor moment1 = at::zeros_like(memory.master()), moment2 = at::zeros_like(moment1);
+      const ops::AdamWBuffers buffers{memory.gradients(), memory.weights(), memory.low(),
+                                      at::zeros_like(memory.gradients()),
+                                      at::zeros_like(memory.gradients())};
       EXPECT_EQ(ops::sum_of_squares(memory.gradients()), 0);
       for (const auto& range : memory.ranges())
-        ops::adamw({.rate = 1e-4}, range.begin, range.end, memory.gradients(), memory.master(), moment1,
-                   moment2, memory.weights());
+        ops::adamw({.rate = 1e-4}, range.begin, range.end, buffers);
       EXPECT_GE(memory.flat_size(), parameter_count(memory.table()));
     }
 }

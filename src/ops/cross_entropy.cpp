@@ -53,9 +53,10 @@ void cross_entropy_aten(const at::Tensor& logits, const at::Tensor& targets, dou
 
 }  // namespace
 
-int64_t default_chunk(int64_t tokens, int64_t vocabulary) {
-  constexpr int64_t kElements = int64_t{112} << 20, kTokens = 1024;
-  const int64_t fitting = std::min(kTokens, kElements / vocabulary);
+int64_t default_chunk(int64_t tokens, int64_t vocabulary, int64_t element_bytes) {
+  constexpr int64_t kTokens = 1024;
+  const int64_t elements = (element_bytes >= 4 ? int64_t{112} : int64_t{64}) << 20;
+  const int64_t fitting = std::min(kTokens, elements / vocabulary);
   // Whole multiples of 64 keep the products' blocks full.
   return std::min(tokens, std::max<int64_t>(64, fitting / 64 * 64));
 }
@@ -67,7 +68,8 @@ CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
   SAUROPOD_CHECK(!options.gradients || options.scale != 0);
   const int64_t tokens = x.size(0), vocabulary = weight.value.size(0);
   const int64_t chunk =
-      options.chunk > 0 ? options.chunk : default_chunk(tokens, vocabulary);
+      options.chunk > 0 ? options.chunk
+                        : default_chunk(tokens, vocabulary, x.element_size());
   const double scale = options.gradients ? options.scale : 0;
   const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const bool kernels = has_kernels(x);

@@ -31,9 +31,9 @@ struct CrossEntropy {
 CrossEntropy linear_cross_entropy(const at::Tensor& x, const Weight& weight,
                                   const at::Tensor& targets, const CrossEntropyOptions& options);
 
-// The chunk that options.chunk = 0 stands for: logits of at most 112 Mi elements (under a
-// quarter of those of 2,048 tokens at 262,144 items); 64 to 1,024 tokens. Larger chunks would leave the
+// The chunk that options.chunk = 0 stands for: logits of at most 448 MiB in float (under a quarter of
+// those of 2,048 tokens at 262,144 items) and 128 MiB in bf16, 64 to 1,024 tokens. Larger chunks leave the
 // cache, smaller ones read the weights and their gradients more often.
-int64_t default_chunk(int64_t tokens, int64_t vocabulary);
+int64_t default_chunk(int64_t tokens, int64_t vocabulary, int64_t element_bytes);
 
 }  // namespace sauropod::ops

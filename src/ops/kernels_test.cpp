@@ -223,11 +223,10 @@ TEST_P(KernelTable, Optimizer) {
     const auto run = [&](const PointwiseKernels& kernels) {
       Tensors state{random_numbers({size}, "g").to(at::kFloat), random_numbers({size}, "w").to(at::kFloat),
                     random_numbers({size}, "m").to(at::kFloat),
-                    random_numbers({size}, "v").square().to(at::kFloat),
-                    at::zeros({size}, at::kBFloat16)};
+                    random_numbers({size}, "v").square().to(at::kFloat)};
       kernels.adamw({.rate = 0.01, .decay = 0.1, .correction1 = 0.5, .correction2 = 0.1}, size,
                     elements<float>(state[0]), elements<float>(state[1]), elements<float>(state[2]),
-                    elements<float>(state[3]), elements<Bf16>(state[4]));
+                    elements<float>(state[3]));
       return state;
     };
     const Tensors got = run(*kernels_), expected = run(pointwise_portable());
@@ -238,28 +237,41 @@ TEST_P(KernelTable, Optimizer) {
   }
 }
 
-TEST_P(KernelTable, RoundingToBf16) {
+TEST_P(KernelTable, SplittingAFloatLosesNothing) {
   // Every pattern of the upper half with lower halves below, at and above the middle.
-  const int64_t size = int64_t{3} << 16;
-  const at::Tensor x = at::zeros({size});
+  const int64_t size = int64_t{5} << 16;
+  const at::Tensor x = at::zeros({size}), joined = at::zeros({size});
+  const at::Tensor weights = at::zeros({size}, at::kBFloat16), low = at::zeros({size}, at::kShort);
   auto* bits = static_cast<uint32_t*>(x.data_ptr());
   for (int64_t i = 0; i < size; ++i) {
-    constexpr uint32_t kLower[] = {0x7fff, 0x8000, 0x8001};
-    bits[i] = static_cast<uint32_t>(i / 3) << 16 | kLower[i % 3];
+    constexpr uint32_t kLower[] = {0, 0x7fff, 0x8000, 0x8001, 0xffff};
+    bits[i] = static_cast<uint32_t>(i / 5) << 16 | kLower[i % 5];
   }
-  const at::Tensor got = at::zeros({size}, at::kBFloat16);
-  kernels_->round_to_bf16(size, elements<float>(x), elements<Bf16>(got));
-  const at::Tensor expected = x.to(at::kBFloat16);
+  kernels_->split_master(size, elements<float>(x), elements<Bf16>(weights), elements<uint16_t>(low));
+  kernels_->join_master(size, elements<Bf16>(weights), elements<uint16_t>(low), elements<float>(joined));
+  EXPECT_TRUE(same_bits(joined, x));
   int64_t wrong = 0;
   for (int64_t i = 0; i < size; ++i) {
-    const uint32_t exponent = bits[i] >> 23 & 0xff;
-    const uint16_t ours = elements<Bf16>(got)[i].bits, theirs = elements<Bf16>(expected)[i].bits;
-    const auto is_nan = [](uint16_t b) { return (b & 0x7f80) == 0x7f80 && (b & 0x7f) != 0; };
-    // The instruction takes numbers below 2⁻¹²⁶ for 0; a NaN may have any pattern.
-    if (exponent == 0) continue;
-    wrong += ours != theirs && !(is_nan(ours) && is_nan(theirs));
+    // Bit patterns of one sign are in the order of the numbers' sizes, so the nearest pattern of the upper
+    // half is the nearest bf16; halves go away from zero.
+    const uint32_t exponent = bits[i] >> 23 & 0xff, upper = bits[i] >> 16;
+    const uint32_t expected = upper + ((bits[i] & 0xffff) >= 0x8000 ? 1 : 0);
+    if (exponent != 0xff) wrong += elements<Bf16>(weights)[i].bits != expected;
   }
   EXPECT_EQ(wrong, 0);
+
+  // Nothing beyond the end is written, and the lower halves may be left out.
+  for (const int64_t count : {1, 15, 16, 17, 31}) {
+    const at::Tensor part = at::zeros({40}, at::kBFloat16), rest = at::zeros({40}, at::kShort);
+    kernels_->split_master(count, elements<float>(x) + 1000, elements<Bf16>(part), elements<uint16_t>(rest));
+    const at::Tensor alone = at::zeros({40}, at::kBFloat16);
+    kernels_->split_master(count, elements<float>(x) + 1000, elements<Bf16>(alone), nullptr);
+    EXPECT_TRUE(same_bits(part, alone));
+    EXPECT_TRUE(same_bits(part.narrow(0, 0, count), weights.narrow(0, 1000, count)));
+    EXPECT_TRUE(same_bits(rest.narrow(0, 0, count), low.narrow(0, 1000, count)));
+    EXPECT_EQ(rest.narrow(0, count, 40 - count).ne(0).sum().item<int64_t>(), 0);
+    EXPECT_EQ(part.view(at::kShort).narrow(0, count, 40 - count).ne(0).sum().item<int64_t>(), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, KernelTable, testing::Values("avx2", "avx512"),

@@ -95,12 +95,16 @@ struct PointwiseKernels {
   const char* name;
   PointwiseOf<float> f32;
   PointwiseOf<Bf16> bf16;
-  // weights gets the new values rounded to bf16, unless it is null.
   // The gradient is set to zero on the way.
   void (*adamw)(const AdamW&, int64_t size, float* gradient, float* master, float* moment1,
-                float* moment2, Bf16* weights);
+                float* moment2);
+  // The same, bit for bit, on a master copy that is split (adamw.h).
+  void (*adamw_split)(const AdamW&, int64_t size, float* gradient, Bf16* weights, uint16_t* low,
+                      float* moment1, float* moment2);
   double (*sum_of_squares)(int64_t size, const float* x);
-  void (*round_to_bf16)(int64_t size, const float* x, Bf16* out);
+  // `low` may be null in the first.
+  void (*split_master)(int64_t size, const float* master, Bf16* weights, uint16_t* low);
+  void (*join_master)(int64_t size, const Bf16* weights, const uint16_t* low, float* master);
 };
 
 const PointwiseKernels& pointwise_avx512();  // x86-64-v4 and AVX512-BF16

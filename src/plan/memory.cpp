@@ -33,7 +33,7 @@ int64_t number_in(const std::filesystem::path& path) {
 }  // namespace
 
 int64_t Memory::total() const {
-  return master + weights + gradients + moments + activations + working + snapshot;
+  return weights + gradients + moments + activations + working + snapshot;
 }
 
 Memory estimate_memory(const train::RunOptions& options) {
@@ -50,8 +50,7 @@ Memory estimate_memory(const train::RunOptions& options) {
   const int64_t tokens = std::min(options.train.micro_batch, largest_batch) * m.context;
 
   Memory memory;
-  memory.master = parameters * wide;
-  memory.weights = precision == model::Precision::bf16 ? parameters * 2 : 0;
+  memory.weights = parameters * wide;  // the master copy; in bf16 the computation reads half of it
   memory.gradients = parameters * wide;
   memory.moments = 2 * parameters * wide;
   memory.snapshot = 3 * parameters * wide;
@@ -59,7 +58,10 @@ Memory estimate_memory(const train::RunOptions& options) {
       tokens * narrow * (m.layers * kept_per_token(m, options.train.recompute) + 3 * m.hidden);
   if (options.train.recompute == "full")
     memory.activations += tokens * narrow * kept_per_token(m, "none");
-  const int64_t logits = ops::default_chunk(tokens, m.vocabulary) * m.vocabulary * narrow;
+  const int64_t chunk = options.train.loss_chunk > 0
+                            ? std::min(options.train.loss_chunk, tokens)
+                            : ops::default_chunk(tokens, m.vocabulary, narrow);
+  const int64_t logits = chunk * m.vocabulary * narrow;
   const int64_t widest = 2 * tokens * m.mlp_hidden * narrow;
   memory.working = std::max(logits + 2 * tokens * m.hidden * narrow, widest);
   return memory;
@@ -85,8 +87,7 @@ std::string describe(const Memory& memory) {
     if (bytes > 0)
       text += fmt::format("\n  {:<34}{:>10}", name, base::format_bytes(static_cast<double>(bytes)));
   };
-  add("master weights", memory.master);
-  add("bf16 weights", memory.weights);
+  add("weights", memory.weights);
   add("gradients", memory.gradients);
   add("Adam's moments", memory.moments);
   add("activations of one microbatch", memory.activations);

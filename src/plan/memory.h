@@ -12,7 +12,7 @@
 namespace sauropod::plan {
 
 struct Memory {
-  int64_t master = 0, weights = 0, gradients = 0, moments = 0;
+  int64_t weights = 0, gradients = 0, moments = 0;
   int64_t activations = 0;  // kept for the backward pass of one microbatch
   int64_t working = 0;      // logits of one chunk and the widest temporaries
   int64_t snapshot = 0;     // the copy that a checkpoint is written from
@@ -28,7 +28,7 @@ int64_t available_memory();
 // Throws base::Error (usage) with the numbers when the estimate exceeds what is available on the CPU.
 void require_memory(const train::RunOptions& options);
 
-// "master weights 1.2 GB, gradients …".
+// "weights 1.2 GB, gradients …".
 std::string describe(const Memory& memory);
 
 }  // namespace sauropod::plan

@@ -13,8 +13,8 @@ namespace sauropod::train {
 Optimizer::Optimizer(model::ParameterMemory& memory, const AdamOptions& options)
     : memory_(memory), options_(options) {
   SAUROPOD_CHECK(memory.gradients().defined());
-  moment1_ = at::zeros_like(memory.master());
-  moment2_ = at::zeros_like(memory.master());
+  moment1_ = at::zeros_like(memory.gradients());
+  moment2_ = at::zeros_like(memory.gradients());
 }
 
 double Optimizer::gradient_norm() const {
@@ -32,10 +32,11 @@ void Optimizer::update(double rate, double gradient_norm) {
   step.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(updates_));
   if (options_.clip > 0 && gradient_norm > options_.clip)
     step.gradient_scale = options_.clip / gradient_norm;
+  const ops::AdamWBuffers buffers{memory_.gradients(), memory_.weights(), memory_.low(), moment1_,
+                                  moment2_};
   for (const auto& range : memory_.ranges()) {
     step.decay = range.decay ? options_.weight_decay : 0;
-    ops::adamw(step, range.begin, range.end, memory_.gradients(), memory_.master(), moment1_,
-               moment2_, memory_.separate_weights() ? memory_.weights() : at::Tensor());
+    ops::adamw(step, range.begin, range.end, buffers);
   }
 }
 

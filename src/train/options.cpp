@@ -73,9 +73,13 @@ void TrainOptions::declare(config::Section& section) {
   section.option("clip", clip, {.help = "Largest norm of the gradient; 0: not clipped", .min = 0});
   section.option("z_loss", z_loss,
                  {.help = "Weight of the squared log-partition in the loss", .min = 0});
+  section.option("loss_chunk", loss_chunk,
+                 {.help = "Tokens whose logits exist at once; less memory, more time; 0: by the size of "
+                          "the vocabulary",
+                  .unit = "tokens", .min = 0});
   section.option("seed", seed, {.help = "Of initial weights and the order of data", .min = 0});
   section.option("precision", precision,
-                 {.help = "Of the computation; bf16 keeps float master weights, sums and "
+                 {.help = "Of the computation; bf16 keeps a float master copy of the weights, sums and "
                           "gradients; auto: bf16 where the processor has it, else fp32",
                   .choices = {"auto", "fp32", "bf16", "fp64"}});
   section.option("recompute", recompute,

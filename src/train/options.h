@@ -49,6 +49,7 @@ struct TrainOptions {
   double weight_decay = 0.1;
   double clip = 1.0;
   double z_loss = 0;
+  int64_t loss_chunk = 0;  // tokens; 0: ops::default_chunk
   int64_t seed = 1;
   std::string precision = "fp32";
   std::string recompute = "none";

@@ -139,6 +139,7 @@ double Trainer::forward_backward(int64_t sequences) {
   ops::CrossEntropyOptions loss_options;
   loss_options.scale = 1.0 / static_cast<double>(sequences * options_.model.context);
   loss_options.z_loss = options_.train.z_loss;
+  loss_options.chunk = options_.train.loss_chunk;
   double loss = 0;
   for (int64_t done = 0; done < sequences; done += options_.train.micro_batch) {
     const int64_t count = std::min(options_.train.micro_batch, sequences - done);

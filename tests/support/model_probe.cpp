@@ -50,7 +50,7 @@ void randomize(model::ParameterMemory& memory) {
   for (size_t i = 0; i < memory.table().size(); ++i) {
     const model::Parameter& p = memory.table()[i];
     const uint64_t key = base::random_key(2, p.name);
-    auto* values = memory.view(memory.master(), i).data_ptr<float>();
+    auto* values = memory.view(memory.weights(), i).data_ptr<float>();
     const double deviation = p.shape.size() == 2 ? 0.1 : 0.2;
     for (int64_t j = 0; j < p.size(); ++j)
       values[j] += static_cast<float>(deviation * base::random_normal(key, static_cast<uint64_t>(j)));
@@ -68,7 +68,7 @@ void write_checkpoint(const std::filesystem::path& folder, const model::Paramete
     const model::Parameter& p = memory.table()[i];
     snapshot.boxes.push_back({p.name, "master", "F32", p.shape,
                               std::vector<int64_t>(p.shape.size(), 0), p.shape,
-                              memory.view(memory.master(), i).data_ptr()});
+                              memory.view(memory.weights(), i).data_ptr()});
   }
   storage::LocalStore store(folder);
   checkpoint::Writer(store).write(snapshot);
