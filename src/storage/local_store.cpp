@@ -199,7 +199,16 @@ void LocalStore::remove_file(const fs::path& path) {
   fs::path parent = path.parent_path();
   // rmdir refuses folders that still hold something, which ends the climb.
   while (parent != folder_ && ::rmdir(parent.c_str()) == 0) parent = parent.parent_path();
-  if (removed) typed([&] { base::sync_folder(parent); });
+  while (removed) {
+    try {
+      return base::sync_folder(parent);
+    } catch (const base::SystemError& error) {
+      const Cause cause = cause_of(error.error_number());
+      // Another process that removes files here too has removed the folder: its parent counts.
+      if (cause != Cause::missing || parent == folder_) throw StoreError(cause, error.what());
+      parent = parent.parent_path();
+    }
+  }
 }
 
 void LocalStore::remove_unfinished(const std::string& prefix) {

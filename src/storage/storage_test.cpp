@@ -128,6 +128,27 @@ TEST_F(StorageTest, RemovesWhatKilledUploadsLeft) {
 }
 
 // The kernel itself refuses to let a file grow, as a full disk would.
+// Two that remove the last files of one folder: it vanishes for one of them on the way.
+TEST_F(StorageTest, RemovingSideBySide) {
+  LocalStore store(folder_);
+  for (int round = 0; round < 100; ++round) {
+    for (const char* key : {"a/b/1", "a/b/2"}) store.put(key, "x");
+    std::string errors[2];
+    const auto remove = [&](int which) {
+      try {
+        store.remove(which == 0 ? "a/b/1" : "a/b/2");
+      } catch (const base::Error& error) {
+        errors[which] = error.what();
+      }
+    };
+    std::thread other(remove, 1);
+    remove(0);
+    other.join();
+    ASSERT_EQ(errors[0] + errors[1], "") << "round " << round;
+    ASSERT_FALSE(fs::exists(folder_ / "a"));
+  }
+}
+
 TEST_F(StorageTest, AFileThatCannotGrowLeavesNothing) {
   const pid_t child = ::fork();
   if (child == 0) {
