@@ -33,6 +33,25 @@ void check_size(const storage::ObjectStore& store, const Listed& listed, const s
 
 std::string prefix_of_step(int64_t step) { return fmt::format("{}{:09}/", step_prefix, step); }
 
+std::string data_file_begin(const std::string& attempt, int rank) {
+  return fmt::format("data-{}-r{:05}-", attempt, rank);
+}
+
+std::string data_file_name(const std::string& attempt, int rank, size_t number) {
+  return fmt::format("{}{:04}.safetensors", data_file_begin(attempt, rank), number);
+}
+
+bool is_data_file(std::string_view name) {
+  return name.starts_with("data-") && name.ends_with(".safetensors");
+}
+
+std::string attempt_of(std::string_view name) {
+  if (!is_data_file(name)) return "";
+  name.remove_prefix(name.find('-') + 1);
+  const size_t end = name.find("-r");
+  return end == std::string_view::npos ? "" : std::string(name.substr(0, end));
+}
+
 std::vector<Listed> list_steps(const storage::ObjectStore& store) {
   std::map<int64_t, Listed> steps;
   for (const storage::ObjectInfo& object : store.list(std::string(step_prefix))) {
@@ -59,21 +78,25 @@ Listed list_one(const storage::ObjectStore& store, const std::string& prefix) {
   return listed;
 }
 
-Manifest load_manifest(const storage::ObjectStore& store, const Listed& listed) {
+std::string read_manifest(const storage::ObjectStore& store, const Listed& listed) {
   const std::string key = listed.prefix + std::string(manifest_name);
   const std::string title = store.describe(key);
   if (!listed.committed())
     throw DamageError(fmt::format("{} is missing: there is no complete checkpoint", title));
   if (listed.files.at(std::string(manifest_name)) > manifest_limit)
     throw DamageError(fmt::format("{} is larger than a manifest can be", title));
-  std::string bytes;
   try {
-    bytes = store.get(key, manifest_limit);
+    return store.get(key, manifest_limit);
   } catch (const storage::StoreError& error) {
     if (error.cause() == storage::Cause::missing || error.cause() == storage::Cause::damaged)
       throw DamageError(error.what());
     throw;
   }
+}
+
+Manifest check_manifest(const storage::ObjectStore& store, const Listed& listed,
+                        const std::string& bytes) {
+  const std::string title = store.describe(listed.prefix + std::string(manifest_name));
   Manifest manifest = Manifest::parse(bytes, title);
   check_size(store, listed, manifest.tokenizer_name, manifest.tokenizer_bytes);
   for (const DataFile& file : manifest.files) check_size(store, listed, file.name, file.bytes);
@@ -81,6 +104,10 @@ Manifest load_manifest(const storage::ObjectStore& store, const Listed& listed) 
       manifest.step != listed.step)
     throw DamageError(fmt::format("{} is of step {}: the folder was renamed", title, manifest.step));
   return manifest;
+}
+
+Manifest load_manifest(const storage::ObjectStore& store, const Listed& listed) {
+  return check_manifest(store, listed, read_manifest(store, listed));
 }
 
 }  // namespace sauropod::checkpoint

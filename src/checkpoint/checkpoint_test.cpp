@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "checkpoint/catalog.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/test_support.h"
 #include "checkpoint/writer.h"
@@ -104,12 +105,21 @@ TEST_F(CheckpointTest, TheSameFilesFromAnyNumberOfThreads) {
     storage::LocalStore store(folder.path());
     Writer(store, {}, {.threads = threads, .box_bytes = 256, .file_bytes = 1024})
         .write(make_snapshot(3));
+    // Only the attempt's name differs, and so does the hash of the manifest that lists the names.
+    const fs::path written = folder.path() / "step-000000003";
+    std::vector<std::string> names = files_in(written);
+    const std::string attempt = attempt_of(names.front());
+    EXPECT_EQ(attempt.size(), 8U);
     std::string all;
-    for (const std::string& name : files_in(folder.path() / "step-000000003"))
-      all += name + base::read_file(folder.path() / "step-000000003" / name);
+    for (const std::string& name : names) {
+      std::string bytes = base::read_file(written / name);
+      if (name == manifest_name) bytes.resize(bytes.size() - 45);
+      all += name + bytes;
+    }
+    for (size_t at; (at = all.find(attempt)) != std::string::npos;) all.replace(at, 8, "ATTEMPT");
     return all;
   };
-  EXPECT_EQ(files(1), files(4));
+  EXPECT_TRUE(files(1) == files(4));
 }
 
 TEST_F(CheckpointTest, MixesElementTypes) {
@@ -301,6 +311,7 @@ TEST_F(CheckpointTest, CutShortOrMissingFilesAreNamed) {
 TEST_F(CheckpointTest, ManifestsThatLieAreRefused) {
   Writer(store_, {}, small).write(make_snapshot(1));
   const Manifest good = Reader(store_, 1).manifest();
+  const std::string first = good.files[0].name, second = good.files[1].name;
   const auto refused = [&](const std::function<void(std::string&)>& alter) {
     std::string text = good.to_bytes();
     text.resize(text.size() - 45);
@@ -325,9 +336,9 @@ TEST_F(CheckpointTest, ManifestsThatLieAreRefused) {
   EXPECT_TRUE(refused(replace("\"file\":0", "\"file\":1000")));
   EXPECT_TRUE(refused(replace("\"dtype\":\"F32\"", "\"dtype\":\"F31\"")));
   EXPECT_TRUE(refused(replace("\"dtype\":\"F32\"", "\"dtype\":\"F64\"")));
-  EXPECT_TRUE(refused(replace("data-00000.safetensors", "../00000.safetensors")));
-  EXPECT_TRUE(refused(replace("data-00000.safetensors", "data-00001.safetensors")));
-  EXPECT_TRUE(refused(replace("data-00000.safetensors", "manifest.json")));
+  EXPECT_TRUE(refused(replace(first, "../" + first)));
+  EXPECT_TRUE(refused(replace(first, second)));
+  EXPECT_TRUE(refused(replace(first, "manifest.json")));
   EXPECT_TRUE(refused(replace("\"shape\":[24,10]", "\"shape\":[24,11]")));
   EXPECT_TRUE(refused(replace("\"shape\":[24,10]", "\"shape\":[4611686018427387904,4]")));
   EXPECT_TRUE(refused(replace("\"offset\":[0,0]", "\"offset\":[1,0]")));
@@ -404,9 +415,17 @@ TEST_F(CheckpointTest, AStoreThatLosesDataSilentlyIsFoundOut) {
   writer.write(make_snapshot(1));
   faults.clear();
   faults.add({.operation = Operation::commit, .nth = 2, .effect = Fault::Effect::truncate});
+  EXPECT_NE(message_of([&] { writer.write(make_snapshot(2)); }).find("loses data"),
+            std::string::npos);
+  EXPECT_EQ(files_in(folder_.path()), (std::vector<std::string>{"step-000000001"}));
+  // The manifest itself is found out by readers.
+  faults.clear();
   writer.write(make_snapshot(2));
+  const uint64_t commits = faults.count(Operation::commit);
+  faults.add({.operation = Operation::commit, .nth = 2 * commits, .effect = Fault::Effect::truncate});
+  writer.write(make_snapshot(3));
   std::vector<std::string> complaints;
-  expect_content(*Reader::newest_intact(store_, &complaints), 1);
+  expect_content(*Reader::newest_intact(store_, &complaints), 2);
   EXPECT_EQ(complaints.size(), 1U);
 }
 
@@ -425,7 +444,8 @@ TEST_F(CheckpointTest, ADamagedCheckpointDoesNotCountAsOneOfTheLast) {
     Writer writer(store_, {.keep_last = 0}, small);
     for (int64_t step = 1; step <= 3; ++step) writer.write(make_snapshot(step));
   }
-  const fs::path file = folder_.path() / "step-000000003/data-00000.safetensors";
+  const fs::path file =
+      folder_.path() / "step-000000003" / Reader(store_, 3).manifest().files[0].name;
   std::string bytes = base::read_file(file);
   bytes.back() ^= 1;
   base::write_file_atomically(file, bytes);
@@ -481,12 +501,19 @@ TEST_F(CheckpointTest, CleansUpAfterKilledWriters) {
   fs::create_directories(folder_.path() / "step-000000002");
   std::ofstream(folder_.path() / "step-000000002/data-00000.safetensors") << "half";
   std::ofstream(folder_.path() / "step-000000001/manifest.json.tmp-1-1") << "half";
+  // What is left of an attempt to write a step again.
+  const std::string beside = data_file_name("0a0b0c0d", 0, 0);
+  std::ofstream(folder_.path() / "step-000000001" / beside) << "half";
+  std::ofstream(folder_.path() / "step-000000001/notes.txt") << "mine";
   std::ofstream(folder_.path() / "notes.txt") << "mine";
   expect_content(*Reader::newest_intact(store_), 1);
   writer.write(make_snapshot(3));
   EXPECT_EQ(files_in(folder_.path()),
             (std::vector<std::string>{"notes.txt", "step-000000001", "step-000000003"}));
   EXPECT_FALSE(fs::exists(folder_.path() / "step-000000001/manifest.json.tmp-1-1"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "step-000000001" / beside));
+  EXPECT_TRUE(fs::exists(folder_.path() / "step-000000001/notes.txt"));
+  expect_content(Reader(store_, 1, Check::hashes), 1);
 }
 
 TEST_F(CheckpointTest, OpensWhatAPersonMayPoint) {

@@ -1,13 +1,20 @@
 #include "checkpoint/inspect.h"
 
+#include <algorithm>
 #include <filesystem>
 
-#include "checkpoint/reader.h"
+#include "base/hash.h"
 #include "storage/local_store.h"
 
 namespace sauropod::checkpoint {
 
 using nlohmann::json;
+
+namespace {
+
+constexpr uint64_t content_piece = uint64_t{64} << 20;
+
+}  // namespace
 
 Place locate(const std::string& path) {
   namespace fs = std::filesystem;
@@ -24,8 +31,8 @@ Place locate(const std::string& path) {
     place.checkpoints.push_back(list_one(*place.store, ""));
     return place;
   }
-  place.checkpoints = list_steps(*place.store);
-  std::erase_if(place.checkpoints, [](const Listed& listed) { return !listed.committed(); });
+  for (Listed& listed : list_steps(*place.store))
+    (listed.committed() ? place.checkpoints : place.unfinished).push_back(std::move(listed));
   return place;
 }
 
@@ -43,6 +50,34 @@ Summary summarize(const Place& place, const Listed& listed, bool hashes) {
     summary.damages.push_back(error.what());
   }
   return summary;
+}
+
+std::string content_hash(const Reader& reader, const StoredTensor& tensor) {
+  const uint64_t element = element_size(parse_element(tensor.dtype));
+  const Region full{Dimensions(tensor.shape.size(), 0), tensor.shape};
+  base::Hasher hasher;
+  std::vector<char> buffer;
+  for (const Region& piece : cut(full, static_cast<int64_t>(content_piece / element))) {
+    buffer.resize(static_cast<uint64_t>(piece.elements()) * element);
+    reader.read(tensor.parameter, tensor.kind, tensor.dtype, piece.offset, piece.shape,
+                buffer.data());
+    hasher.update(buffer.data(), buffer.size());
+  }
+  return hasher.digest();
+}
+
+std::string content_hash(const Manifest& manifest, const std::vector<std::string>& hashes) {
+  SAUROPOD_CHECK(hashes.size() == manifest.tensors.size());
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const StoredTensor& tensor = manifest.tensors[i];
+    lines.push_back(fmt::format("{} {} {} [{}] {}\n", tensor.kind, tensor.parameter, tensor.dtype,
+                                fmt::join(tensor.shape, ", "), hashes[i]));
+  }
+  std::sort(lines.begin(), lines.end());
+  base::Hasher hasher;
+  for (const std::string& line : lines) hasher.update(line);
+  return hasher.digest();
 }
 
 json Summary::to_json() const {

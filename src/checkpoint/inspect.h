@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/catalog.h"
+#include "checkpoint/reader.h"
 
 namespace sauropod::checkpoint {
 
@@ -18,6 +19,7 @@ namespace sauropod::checkpoint {
 struct Place {
   std::shared_ptr<const storage::ObjectStore> store;
   std::vector<Listed> checkpoints;  // committed ones, by step
+  std::vector<Listed> unfinished;   // prefixes without a manifest, by step
   bool single = false;              // the path is one checkpoint
 };
 Place locate(const std::string& path);
@@ -36,5 +38,12 @@ struct Summary {
 
 // Looks at the manifest and the sizes of the files; with `hashes` reads every byte.
 Summary summarize(const Place& place, const Listed& listed, bool hashes);
+
+// XXH3-128 of a tensor's elements, row-major: the same whatever boxes they were stored in. Reads them in
+// pieces of at most 64 MiB, and throws DamageError as Reader::read does.
+std::string content_hash(const Reader& reader, const StoredTensor& tensor);
+// Of a whole checkpoint, from the content hashes of its tensors in the order of Manifest::tensors: the
+// hash of a line "KIND PARAMETER DTYPE [SHAPE] HASH" for each, the lines sorted.
+std::string content_hash(const Manifest& manifest, const std::vector<std::string>& hashes);
 
 }  // namespace sauropod::checkpoint

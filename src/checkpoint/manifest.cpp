@@ -56,6 +56,23 @@ void check_finite(const json& value, const std::string& path) {
     for (const json& item : value) check_finite(item, path + "[]");
 }
 
+json to_json(const std::vector<DataFile>& files) {
+  json list = json::array();
+  for (const DataFile& file : files)
+    list.push_back({{"name", file.name},
+                    {"bytes", file.bytes},
+                    {"header_bytes", file.header_bytes},
+                    {"header_hash", file.header_hash}});
+  return list;
+}
+
+DataFile file_from(const json& value) {
+  return {.name = value.at("name").get<std::string>(),
+          .bytes = static_cast<uint64_t>(integer(value.at("bytes"))),
+          .header_bytes = static_cast<uint64_t>(integer(value.at("header_bytes"))),
+          .header_hash = value.at("header_hash").get<std::string>()};
+}
+
 json to_json(const StoredTensor& tensor) {
   json boxes = json::array();
   for (const StoredBox& box : tensor.boxes)
@@ -105,12 +122,7 @@ Manifest manifest_from(const json& value) {
   manifest.tokenizer_name = tokenizer.at("name").get<std::string>();
   manifest.tokenizer_bytes = static_cast<uint64_t>(integer(tokenizer.at("bytes")));
   manifest.tokenizer_hash = tokenizer.at("hash").get<std::string>();
-  for (const json& file : value.at("files"))
-    manifest.files.push_back({.name = file.at("name").get<std::string>(),
-                              .bytes = static_cast<uint64_t>(integer(file.at("bytes"))),
-                              .header_bytes =
-                                  static_cast<uint64_t>(integer(file.at("header_bytes"))),
-                              .header_hash = file.at("header_hash").get<std::string>()});
+  for (const json& file : value.at("files")) manifest.files.push_back(file_from(file));
   for (const json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from(tensor));
   return manifest;
 }
@@ -129,6 +141,43 @@ void check_own_hash(std::string_view bytes) {
 
 }  // namespace
 
+std::string Part::to_bytes() const {
+  json list = json::array();
+  for (const StoredTensor& tensor : tensors) list.push_back(to_json(tensor));
+  return json{{"files", to_json(files)}, {"tensors", std::move(list)}}.dump();
+}
+
+Part Part::parse(std::string_view bytes) {
+  try {
+    const json value = json::parse(bytes);
+    Part part;
+    for (const json& file : value.at("files")) part.files.push_back(file_from(file));
+    for (const json& tensor : value.at("tensors")) part.tensors.push_back(tensor_from(tensor));
+    return part;
+  } catch (const json::exception& error) {
+    base::fail("the description of a part of the checkpoint can't be read: {}", error.what());
+  }
+}
+
+void Manifest::add(const Part& part) {
+  const size_t first_file = files.size();
+  files.insert(files.end(), part.files.begin(), part.files.end());
+  for (const StoredTensor& added : part.tensors) {
+    const auto [at, fresh] =
+        index_.emplace(std::pair(added.parameter, added.kind), tensors.size());
+    if (fresh) tensors.push_back({added.parameter, added.kind, added.dtype, added.shape, {}});
+    StoredTensor& tensor = tensors[at->second];
+    if (tensor.dtype != added.dtype || tensor.shape != added.shape)
+      base::fail("{} of {} is {} [{}], elsewhere {} [{}]", added.kind, added.parameter,
+                 added.dtype, fmt::join(added.shape, ", "), tensor.dtype,
+                 fmt::join(tensor.shape, ", "));
+    for (StoredBox box : added.boxes) {
+      box.file += first_file;
+      tensor.boxes.push_back(std::move(box));
+    }
+  }
+}
+
 std::string Manifest::to_bytes() const {
   check_finite(training, "training");
   check_finite(model, "model");
@@ -138,19 +187,13 @@ std::string Manifest::to_bytes() const {
     SAUROPOD_CHECK(false, "{}", error.what());
   }
   try {
-    json file_list = json::array();
-    for (const DataFile& file : files)
-      file_list.push_back({{"name", file.name},
-                           {"bytes", file.bytes},
-                           {"header_bytes", file.header_bytes},
-                           {"header_hash", file.header_hash}});
     const json tokenizer = {
         {"name", tokenizer_name}, {"bytes", tokenizer_bytes}, {"hash", tokenizer_hash}};
     std::string text = fmt::format(
         "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"training\":{},\n\"model\":{},\n"
         "\"tokenizer\":{},\n\"files\":{},\n\"tensors\":[",
         format_name, format_version, step, training.dump(), model.dump(), tokenizer.dump(),
-        file_list.dump());
+        to_json(files).dump());
     for (size_t i = 0; i < tensors.size(); ++i)
       text += (i == 0 ? "\n" : ",\n") + to_json(tensors[i]).dump();
     text += "]";

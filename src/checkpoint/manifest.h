@@ -48,6 +48,16 @@ struct DataFile {
   std::string header_hash;
 };
 
+// What one rank adds to a checkpoint. StoredBox::file counts within `files`.
+struct Part {
+  std::vector<DataFile> files;
+  std::vector<StoredTensor> tensors;
+
+  // The description, to be sent to the rank that merges the parts. parse() throws base::Error.
+  std::string to_bytes() const;
+  static Part parse(std::string_view bytes);
+};
+
 struct Manifest {
   int64_t step = 0;
   nlohmann::json training;
@@ -57,6 +67,10 @@ struct Manifest {
   std::string tokenizer_hash;
   std::vector<DataFile> files;
   std::vector<StoredTensor> tensors;  // in the order in which they were given to the writer
+
+  // Appends a part's files and boxes. Throws base::Error when its tensors have another type or shape
+  // than those of parts before it.
+  void add(const Part& part);
 
   // Throws base::Error when the training state or the model can't be written as JSON, and base::Bug
   // when the boxes don't tile.

@@ -8,7 +8,6 @@
 #include "base/hash.h"
 #include "base/threads.h"
 #include "checkpoint/catalog.h"
-#include "checkpoint/inspect.h"
 
 namespace sauropod::checkpoint {
 namespace {
@@ -56,10 +55,10 @@ struct Reader::State {
   std::atomic<bool>& flag(const StoredTensor& tensor, size_t box) {
     return verified[first_box[static_cast<size_t>(&tensor - manifest.tensors.data())] + box];
   }
-  // Reads bytes of a data file; what the store can't give is damage.
-  void fetch(size_t file, uint64_t begin, uint64_t size, void* out) const {
+  // Reads bytes of a file; what the store can't give is damage.
+  void fetch(const std::string& name, uint64_t begin, uint64_t size, void* out) const {
     try {
-      store->read(prefix + manifest.files[file].name, begin, size, out);
+      store->read(prefix + name, begin, size, out);
     } catch (const storage::StoreError& error) {
       if (!is_damage(error)) throw;
       throw DamageError(fmt::format("{} (bytes {} to {} were asked for)", error.what(), begin,
@@ -119,17 +118,22 @@ struct Reader::Part {
 };
 
 Reader::Reader(std::shared_ptr<const storage::ObjectStore> store, const std::string& prefix,
-               Check check)
+               Manifest manifest)
     : state_(std::make_shared<State>()) {
   state_->store = std::move(store);
   state_->prefix = prefix;
-  state_->manifest = load_manifest(*state_->store, list_one(*state_->store, prefix));
+  state_->manifest = std::move(manifest);
   size_t boxes = 0;
   for (const StoredTensor& tensor : state_->manifest.tensors) {
     state_->first_box.push_back(boxes);
     boxes += tensor.boxes.size();
   }
   state_->verified = std::vector<std::atomic<bool>>(boxes);
+}
+
+Reader::Reader(std::shared_ptr<const storage::ObjectStore> store, const std::string& prefix,
+               Check check)
+    : Reader(store, prefix, load_manifest(*store, list_one(*store, prefix))) {
   if (check == Check::hashes) verify();
 }
 
@@ -139,53 +143,6 @@ Reader::Reader(const storage::ObjectStore& store, const std::string& prefix, Che
 
 Reader::Reader(const storage::ObjectStore& store, int64_t step, Check check)
     : Reader(store, prefix_of_step(step), check) {}
-
-std::optional<Reader> Reader::newest_intact(const storage::ObjectStore& store,
-                                            std::vector<std::string>* complaints, Check check) {
-  std::vector<Listed> steps = list_steps(store);
-  while (!steps.empty()) {
-    const int64_t newest = steps.back().step;
-    std::vector<std::string> found;
-    for (auto listed = steps.rbegin(); listed != steps.rend(); ++listed) {
-      if (!listed->committed()) continue;
-      try {
-        Reader reader(store, listed->prefix, check);
-        if (complaints != nullptr)
-          complaints->insert(complaints->end(), found.begin(), found.end());
-        return reader;
-      } catch (const DamageError& error) {
-        found.push_back(fmt::format("the checkpoint of step {} can't be used: {}", listed->step,
-                                    error.what()));
-      }
-    }
-    // While these were looked at, a run may have written a newer one and removed them.
-    steps = list_steps(store);
-    if (steps.empty() || steps.back().step <= newest) {
-      if (complaints != nullptr)
-        complaints->insert(complaints->end(), found.begin(), found.end());
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
-
-Reader Reader::open(const std::string& path, std::vector<std::string>* complaints, Check check) {
-  const Place place = locate(path);
-  if (place.single) return Reader(place.store, "", check);
-  std::vector<std::string> own;
-  std::vector<std::string>& said = complaints != nullptr ? *complaints : own;
-  const size_t before = said.size();
-  std::optional<Reader> reader = newest_intact(*place.store, &said, check);
-  if (!reader) {
-    const std::string folder = place.store->describe("");
-    if (said.size() == before)
-      base::fail("{} holds no checkpoint (a folder like step-000001000 with a manifest.json in it)",
-                 folder);
-    base::fail("{} holds no intact checkpoint: {}", folder, said[before]);
-  }
-  reader->state_->store = place.store;  // from here on the Reader keeps the store alive
-  return *reader;
-}
 
 const Manifest& Reader::manifest() const { return state_->manifest; }
 
@@ -222,12 +179,12 @@ void Reader::read_part(const StoredTensor& tensor, size_t box_index, const Part&
     char* target = static_cast<char*>(part.out) +
                    static_cast<size_t>(first_element(part.target_box, part.part)) *
                        element_size(type);
-    state_->fetch(box.file, begin, size, target);
+    state_->fetch(manifest().files[box.file].name, begin, size, target);
     if (!verified) check_hash(tensor, box_index, target);
     return;
   }
   const auto buffer = std::make_unique_for_overwrite<char[]>(size);
-  state_->fetch(box.file, begin, size, buffer.get());
+  state_->fetch(manifest().files[box.file].name, begin, size, buffer.get());
   if (!verified) check_hash(tensor, box_index, buffer.get());
   copy_part(part.part, piece, type, buffer.get(), part.target_box, part.type, part.out);
 }
@@ -256,7 +213,7 @@ void Reader::read(const std::string& parameter, const std::string& kind, const s
 std::string Reader::tokenizer_file() const {
   const Manifest& m = manifest();
   std::string bytes(m.tokenizer_bytes, '\0');
-  state_->store->read(state_->prefix + m.tokenizer_name, 0, bytes.size(), bytes.data());
+  state_->fetch(m.tokenizer_name, 0, bytes.size(), bytes.data());
   if (base::hash128(bytes) != m.tokenizer_hash)
     throw DamageError(damage_text(state_->store->describe(state_->prefix + m.tokenizer_name), 0,
                                   bytes.size(), "the tokenizer"));

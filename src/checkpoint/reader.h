@@ -25,9 +25,10 @@ enum class Check {
 
 class Reader {
  public:
-  // The checkpoint of the largest step that passes the check. What is passed over, and why, is
-  // appended to `complaints`. Nothing when the store holds no intact checkpoint; throws
-  // storage::StoreError when the store itself can't be read. The store must outlive the Reader.
+  // The checkpoint of the largest step that passes the check, for a process by itself; several ranks
+  // use load_newest() (newest.h). What is passed over, and why, is appended to `complaints`. Nothing
+  // when the store holds no intact checkpoint; throws storage::StoreError when the store itself can't
+  // be read. The store must outlive the Reader.
   static std::optional<Reader> newest_intact(const storage::ObjectStore& store,
                                              std::vector<std::string>* complaints = nullptr,
                                              Check check = Check::hashes);
@@ -42,6 +43,9 @@ class Reader {
   Reader(const storage::ObjectStore& store, const std::string& prefix, Check check = Check::sizes);
   Reader(std::shared_ptr<const storage::ObjectStore> store, const std::string& prefix,
          Check check = Check::sizes);
+  // One whose manifest was read and checked already.
+  Reader(std::shared_ptr<const storage::ObjectStore> store, const std::string& prefix,
+         Manifest manifest);
 
   const Manifest& manifest() const;
   std::string path() const;  // what messages call the checkpoint

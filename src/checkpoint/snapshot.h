@@ -1,4 +1,5 @@
-// What a training loop hands to the checkpoint writer: its whole state at one step.
+// What a rank of a training loop hands to the checkpoint writer: its part of the state at one step.
+// Training state, model and tokenizer are taken from rank 0.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct Snapshot {
   nlohmann::json training;     // whatever resuming needs; numbers in it must be finite
   nlohmann::json model;        // the resolved ModelOptions
   std::string tokenizer_file;  // the exact bytes
-  std::vector<Box> boxes;      // those of one (parameter, kind) tile its full shape exactly
+  std::vector<Box> boxes;      // over all ranks, those of one (parameter, kind) tile its full shape
   std::shared_ptr<const void> owner;  // keeps the data alive until the snapshot is written
 };
 

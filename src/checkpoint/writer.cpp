@@ -1,308 +1,310 @@
 #include "checkpoint/writer.h"
 
 #include <algorithm>
-#include <atomic>
+#include <random>
+#include <system_error>
 
 #include "base/hash.h"
 #include "base/threads.h"
-#include "checkpoint/reader.h"
-#include "formats/safetensors.h"
+#include "checkpoint/catalog.h"
 #include "telemetry/log.h"
 
 namespace sauropod::checkpoint {
 namespace {
 
 constexpr std::string_view tokenizer_name = "tokenizer.json";
-// Hashed and then written while it is still in the processor's cache.
-constexpr uint64_t chunk = uint64_t{1} << 20;
+constexpr size_t named_failures = 8;
 
-// A stored box and where its bytes are now.
-struct Source {
-  size_t tensor = 0, box = 0;  // in the manifest
-  const char* data = nullptr;
-  uint64_t bytes = 0;
-};
-
-std::string data_file_name(size_t file, int generation) {
-  return generation == 1 ? fmt::format("data-{:05}.safetensors", file)
-                         : fmt::format("data-{:05}-{}.safetensors", file, generation);
-}
-
-// "master/layers.0.mlp.up.weight", with the part in brackets where it is not the whole tensor.
-std::string name_in_file(const StoredTensor& tensor, const StoredBox& box) {
-  const std::string name = tensor.kind + "/" + tensor.parameter;
-  return box.region.shape == tensor.shape ? name : name + to_text(box.region);
+// Differs from that of any other attempt, also of a process that is believed dead and is not.
+std::string fresh_attempt(const Listed& listed) {
+  std::random_device source;
+  while (true) {
+    std::string attempt = fmt::format("{:08x}", static_cast<uint32_t>(source()));
+    const auto uses = [&](const auto& file) { return attempt_of(file.first) == attempt; };
+    if (std::none_of(listed.files.begin(), listed.files.end(), uses)) return attempt;
+  }
 }
 
 }  // namespace
 
-// A checkpoint to be: its manifest, complete but for hashes, and the bytes of each data file.
-struct Writer::Plan {
-  std::string prefix;
-  Listed before;  // what lies under the prefix already
-  Manifest manifest;
-  std::vector<std::vector<Source>> files;
-  std::vector<std::string> headers;
-  bool write_tokenizer = true;
+// One checkpoint on its way. `done` and what is said to belong to the thread are read once `done` is
+// true or the thread has been joined.
+struct Writer::Attempt {
+  int64_t step = 0;
+  PartPlace place;
+  std::atomic<bool> cancelled = false;
+  std::atomic<bool> done = false;  // with what the thread does: writing, or on rank 0 committing
+  std::exception_ptr error;        // of the thread
+  std::string part;                // description of what was written, by the thread
+  // The description has been sent: from here on the files are rank 0's to commit, and are removed
+  // only when it says so.
+  bool handed_over = false;
 
-  void add_tensors(const Snapshot& snapshot, const WriterOptions& options);
-  void lay_out(uint64_t file_bytes);
-  void name_files();
+  // On rank 0.
+  Listed before;      // what lies under the prefix already
+  Manifest manifest;  // without files and tensors until it is merged
+  bool keep = false;  // by the thread: the manifest is, or may be, in the store
 };
 
-// Cuts the snapshot's boxes into stored boxes and collects those of one tensor.
-void Writer::Plan::add_tensors(const Snapshot& snapshot, const WriterOptions& options) {
-  std::map<std::pair<std::string, std::string>, size_t> tensors;
-  std::vector<Source> sources;
-  for (const Box& box : snapshot.boxes) {
-    const auto [at, fresh] =
-        tensors.emplace(std::pair(box.parameter, box.kind), manifest.tensors.size());
-    if (fresh)
-      manifest.tensors.push_back({box.parameter, box.kind, box.dtype, box.full_shape, {}});
-    StoredTensor& tensor = manifest.tensors[at->second];
-    SAUROPOD_CHECK(tensor.dtype == box.dtype && tensor.shape == box.full_shape,
-                   "boxes of {} of {} differ in type or full shape", box.kind, box.parameter);
-    SAUROPOD_CHECK(box.offset.size() == box.full_shape.size() &&
-                       box.shape.size() == box.full_shape.size() && box.data != nullptr,
-                   "a box of {} of {} is incomplete", box.kind, box.parameter);
-    const uint64_t element = element_size(parse_element(box.dtype));
-    const char* data = static_cast<const char*>(box.data);
-    const auto limit = static_cast<int64_t>(std::max<uint64_t>(1, options.box_bytes / element));
-    for (Region& region : cut({box.offset, box.shape}, limit)) {
-      const uint64_t bytes = static_cast<uint64_t>(region.elements()) * element;
-      sources.push_back({at->second, tensor.boxes.size(), data, bytes});
-      tensor.boxes.emplace_back().region = std::move(region);
-      data += bytes;
-    }
-  }
-  // One kind after the other, so that who needs only the weights reads few files; within a kind the
-  // wider types first, so that every element is aligned in its file.
-  std::map<std::string, size_t> kinds;
-  for (const StoredTensor& tensor : manifest.tensors) kinds.emplace(tensor.kind, kinds.size());
-  const auto rank = [&](const Source& source) {
-    const StoredTensor& tensor = manifest.tensors[source.tensor];
-    return std::pair(kinds.at(tensor.kind), 8 - element_size(parse_element(tensor.dtype)));
-  };
-  std::stable_sort(sources.begin(), sources.end(),
-                   [&](const Source& a, const Source& b) { return rank(a) < rank(b); });
-  files.emplace_back(std::move(sources));
-}
-
-// Divides the one list of sources among files and fixes where each box lies.
-void Writer::Plan::lay_out(uint64_t file_bytes) {
-  const std::vector<Source> sources = std::move(files.front());
-  files.clear();
-  uint64_t in_file = 0;
-  for (const Source& source : sources) {
-    const bool aligned = files.empty() || files.back().empty() ||
-                         manifest.tensors[files.back().back().tensor].dtype ==
-                             manifest.tensors[source.tensor].dtype ||
-                         in_file % 8 == 0;
-    if (files.empty() || in_file + source.bytes > file_bytes || !aligned) {
-      files.emplace_back();
-      in_file = 0;
-    }
-    files.back().push_back(source);
-    in_file += source.bytes;
-  }
-  for (size_t file = 0; file < files.size(); ++file) {
-    std::vector<formats::SafetensorsEntry> entries;
-    for (const Source& source : files[file]) {
-      const StoredTensor& tensor = manifest.tensors[source.tensor];
-      const StoredBox& box = tensor.boxes[source.box];
-      entries.push_back(
-          {.name = name_in_file(tensor, box), .dtype = tensor.dtype, .shape = box.region.shape});
-    }
-    headers.push_back(formats::safetensors_header(
-        entries, {{"format", "sauropod-checkpoint"}, {"step", std::to_string(manifest.step)}}));
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const Source& source = files[file][i];
-      StoredBox& box = manifest.tensors[source.tensor].boxes[source.box];
-      box.file = file;
-      box.begin = entries[i].begin;
-      box.end = entries[i].end;
-      box.hash.assign(32, '0');  // until it is written
-    }
-    DataFile& described = manifest.files.emplace_back();
-    described.bytes = entries.back().end;
-    described.header_bytes = headers.back().size();
-    described.header_hash = base::hash128(headers.back());
-  }
-}
-
-// Takes names that nothing under the prefix has yet.
-void Writer::Plan::name_files() {
-  const auto taken = [&](int generation) {
-    for (size_t file = 0; file < files.size(); ++file)
-      if (before.files.contains(data_file_name(file, generation))) return true;
-    return false;
-  };
-  int generation = 1;
-  while (taken(generation)) ++generation;
-  for (size_t file = 0; file < files.size(); ++file)
-    manifest.files[file].name = data_file_name(file, generation);
-}
-
-Writer::Writer(storage::ObjectStore& store, Retention retention, WriterOptions options)
-    : store_(store), retention_(retention), options_(options) {}
+Writer::Writer(storage::ObjectStore& store, Retention retention, WriterOptions options,
+               Peers* peers)
+    : store_(store),
+      options_(options),
+      peers_(peers != nullptr ? *peers : alone_),
+      keeper_(store, retention) {}
 
 Writer::~Writer() {
+  if (!attempt_) return;
   try {
-    wait();
+    if (peers_.size() == 1) {
+      wait();
+    } else {
+      give_up();
+    }
   } catch (const std::exception& error) {
     log::error("a checkpoint could not be written: {}", error.what());
   }
 }
 
+bool Writer::poll() {
+  if (attempt_) advance();
+  return !attempt_;
+}
+
+void Writer::wait() {
+  while (attempt_) {
+    join();
+    advance();
+  }
+}
+
 void Writer::write(const Snapshot& snapshot) {
-  wait();
-  write_now(snapshot);
+  write_in_background(snapshot);
+  try {
+    wait();
+  } catch (...) {
+    if (attempt_) give_up();  // the peers failed; the snapshot's data is the caller's again
+    throw;
+  }
 }
 
 void Writer::write_in_background(Snapshot snapshot) {
   wait();
-  thread_ = std::thread([this, snapshot = std::move(snapshot)] {
+  begin(snapshot);
+  start([this, snapshot = std::move(snapshot)] { write_own(snapshot); });
+}
+
+// Rank 0 clears the place and names the attempt.
+void Writer::begin(const Snapshot& snapshot) {
+  auto attempt = std::make_unique<Attempt>();
+  attempt->step = snapshot.step;
+  // This is a barrier too: nobody still removes files of an attempt that failed.
+  const std::vector<std::string> steps = peers_.gather(std::to_string(snapshot.step));
+  attempt->place = {prefix_of_step(snapshot.step), "", peers_.rank()};
+  attempt->place.attempt = decide(peers_, [&] {
+    SAUROPOD_CHECK(snapshot.step >= 0);
+    for (size_t rank = 0; rank < steps.size(); ++rank)
+      SAUROPOD_CHECK(steps[rank] == steps[0], "rank {} writes step {}, rank 0 step {}", rank,
+                     steps[rank], steps[0]);
+    Manifest& manifest = attempt->manifest;
+    manifest.step = snapshot.step;
+    manifest.training = snapshot.training;
+    manifest.model = snapshot.model;
+    manifest.tokenizer_name = tokenizer_name;
+    manifest.tokenizer_bytes = snapshot.tokenizer_file.size();
+    manifest.tokenizer_hash = base::hash128(snapshot.tokenizer_file);
+    manifest.to_bytes();  // throws what would otherwise be found after everything is written
+    keeper_.remove_leftovers();
+    attempt->before = list_one(store_, attempt->place.prefix);
+    return fresh_attempt(attempt->before);
+  });
+  attempt_ = std::move(attempt);
+}
+
+void Writer::start(std::function<void()> work) {
+  attempt_->done = false;
+  auto run = [this, work = std::move(work)] {
     try {
-      write_now(snapshot);
+      work();
     } catch (...) {
-      error_ = std::current_exception();
+      attempt_->error = std::current_exception();
     }
+    attempt_->done = true;
+  };
+  try {
+    thread_ = std::thread(std::move(run));
+  } catch (const std::system_error&) {  // too many threads; the others must learn of it
+    attempt_->error = std::current_exception();
+    attempt_->done = true;
+  }
+}
+
+void Writer::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+// In the thread.
+void Writer::write_own(const Snapshot& snapshot) {
+  const Part part = write_part(store_, attempt_->place, snapshot, options_, attempt_->cancelled);
+  attempt_->part = part.to_bytes();
+  if (peers_.rank() == 0) write_tokenizer(snapshot.tokenizer_file);
+}
+
+void Writer::write_tokenizer(const std::string& bytes) {
+  const std::string& prefix = attempt_->place.prefix;
+  const std::string name(tokenizer_name);
+  const Listed& before = attempt_->before;
+  if (!before.committed() || !before.files.contains(name)) return store_.put(prefix + name, bytes);
+  // The checkpoint that is being replaced stays whole until the end, so its tokenizer must serve.
+  if (before.files.at(name) != bytes.size() || store_.get(prefix + name, bytes.size()) != bytes)
+    base::fail("{} holds a checkpoint with another tokenizer: move it away or write elsewhere",
+               store_.describe(prefix));
+}
+
+void Writer::advance() {
+  if (attempt_->handed_over) {
+    ask_whether_committed();
+  } else {
+    ask_who_is_written();
+  }
+}
+
+// Every rank says "" (still writing), "+" (written) or "-" and why not. Rank 0 answers alike for all.
+void Writer::ask_who_is_written() {
+  Attempt& attempt = *attempt_;
+  const std::exception_ptr own = attempt.done ? attempt.error : nullptr;
+  const std::vector<std::string> all =
+      peers_.gather(!attempt.done ? "" : own ? "-" + text_of(own) : "+");
+  std::string answer;
+  if (peers_.rank() == 0) {
+    size_t written = 0, failed = 0;
+    std::string failures;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      written += all[rank] == "+" ? 1 : 0;
+      if (!all[rank].starts_with('-')) continue;
+      if (++failed > named_failures) continue;
+      failures += (failed > 1 ? "; " : "") +
+                  said_by(peers_, rank, std::string_view(all[rank]).substr(1));
+    }
+    if (failed > named_failures)
+      failures += fmt::format("; and {} more ranks", failed - named_failures);
+    answer = failed > 0 ? "-" + failures : written == all.size() ? "+" : "";
+  }
+  answer = peers_.broadcast(std::move(answer));
+  if (answer.empty()) return;
+  if (answer.front() == '-') fail(own, answer.substr(1), true);
+  join();
+  attempt.handed_over = true;
+  std::vector<std::string> parts = peers_.gather(std::move(attempt.part));
+  if (peers_.rank() == 0) start([this, parts = std::move(parts)] { commit(parts); });
+}
+
+// Rank 0 says "" (not yet), "+" (it is there), "-" and why not, or "=" and what went wrong where files
+// must stay all the same.
+void Writer::ask_whether_committed() {
+  Attempt& attempt = *attempt_;
+  const bool rank0 = peers_.rank() == 0;
+  const std::exception_ptr own = rank0 && attempt.done ? attempt.error : nullptr;
+  std::string answer;
+  if (own) {
+    answer = (attempt.keep ? "=" : "-") + said_by(peers_, 0, text_of(own));
+  } else if (rank0 && attempt.done) {
+    answer = "+";
+  }
+  answer = peers_.broadcast(std::move(answer));
+  if (answer.empty()) return;
+  if (answer.front() != '+') fail(own, answer.substr(1), answer.front() == '-');
+  join();
+  attempt_.reset();
+}
+
+// In the thread of rank 0.
+void Writer::commit(const std::vector<std::string>& descriptions) {
+  Attempt& attempt = *attempt_;
+  std::vector<Part> parts;
+  for (size_t rank = 0; rank < descriptions.size(); ++rank) {
+    try {
+      parts.push_back(Part::parse(descriptions[rank]));
+      attempt.manifest.add(parts.back());
+    } catch (const base::Error& error) {
+      base::fail("{}", said_by(peers_, rank, error.what()));
+    }
+  }
+  check_files(parts);
+  const std::string bytes = attempt.manifest.to_bytes();
+  try {
+    store_.put(attempt.place.prefix + std::string(manifest_name), bytes);
+  } catch (...) {
+    attempt.keep = may_be_committed(bytes);
+    throw;
+  }
+  attempt.keep = true;
+  try {
+    keeper_.written(attempt.manifest, attempt.before);
+  } catch (const base::Error& error) {
+    base::fail("the checkpoint of step {} is written, but older files can't be removed: {}",
+               attempt.step, error.what());
+  }
+}
+
+// Whether what the ranks say they have written is there, as seen from here.
+void Writer::check_files(const std::vector<Part>& parts) {
+  std::vector<std::pair<const DataFile*, size_t>> files;  // and their ranks
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    for (const DataFile& file : parts[rank].files) files.emplace_back(&file, rank);
+  base::parallel_for(files.size(), 1, std::max(1, options_.threads), [&](size_t begin, size_t) {
+    const auto& [file, rank] = files[begin];
+    const std::string key = attempt_->place.prefix + file->name;
+    const auto found = store_.size(key);
+    if (!found)
+      base::fail("{} was written by rank {} and can't be seen by rank 0: all ranks need the same "
+                 "folder, on a file system that they share",
+                 store_.describe(key), rank);
+    if (*found != file->bytes)
+      base::fail("{} has {} bytes where rank {} wrote {}: the storage loses data",
+                 store_.describe(key), *found, rank, file->bytes);
   });
 }
 
-void Writer::wait() {
-  if (thread_.joinable()) thread_.join();
-  if (const std::exception_ptr error = std::exchange(error_, nullptr))
-    std::rethrow_exception(error);
-}
-
-void Writer::write_now(const Snapshot& snapshot) {
-  SAUROPOD_CHECK(snapshot.step >= 0);
-  remove_leftovers();
-  Plan plan;
-  plan.prefix = prefix_of_step(snapshot.step);
-  plan.before = list_one(store_, plan.prefix);
-  plan.manifest.step = snapshot.step;
-  plan.manifest.training = snapshot.training;
-  plan.manifest.model = snapshot.model;
-  plan.manifest.tokenizer_name = tokenizer_name;
-  plan.manifest.tokenizer_bytes = snapshot.tokenizer_file.size();
-  plan.manifest.tokenizer_hash = base::hash128(snapshot.tokenizer_file);
-  plan.add_tensors(snapshot, options_);
-  plan.lay_out(options_.file_bytes);
-  plan.name_files();
-  plan.manifest.to_bytes();  // throws what would otherwise be found after writing everything
+// After an error in putting the manifest, which can follow its commit.
+bool Writer::may_be_committed(const std::string& manifest) const noexcept {
   try {
-    write_files(snapshot, plan);
+    const std::string key = attempt_->place.prefix + std::string(manifest_name);
+    return store_.size(key) && store_.get(key, manifest_limit) == manifest;
   } catch (...) {
-    undo(plan);
-    throw;
+    return true;
   }
-  intact_[snapshot.step] = true;
+}
+
+void Writer::fail(const std::exception_ptr& own, const std::string& text, bool remove) {
+  attempt_->cancelled = true;
+  join();
+  if (remove) remove_own();
+  const int64_t step = attempt_->step;
+  attempt_.reset();
+  if (own) std::rethrow_exception(own);
+  if (!remove) throw base::Error(text);
+  base::fail("the checkpoint of step {} was not written: {}", step, text);
+}
+
+// Errors here would hide the one that matters; the next write tries again.
+void Writer::remove_own() noexcept {
   try {
-    remove_replaced(plan);
-    retain(snapshot.step);
-  } catch (const base::Error& error) {
-    base::fail("the checkpoint of step {} is written, but older files can't be removed: {}",
-               snapshot.step, error.what());
+    remove_part(store_, attempt_->place);
+    if (peers_.rank() == 0 && !attempt_->before.committed())
+      store_.remove(attempt_->place.prefix + std::string(tokenizer_name));
+  } catch (...) {
   }
 }
 
-void Writer::write_files(const Snapshot& snapshot, Plan& plan) {
-  const std::string tokenizer_key = plan.prefix + plan.manifest.tokenizer_name;
-  if (plan.before.committed() && plan.before.files.contains(plan.manifest.tokenizer_name)) {
-    // The checkpoint that is being replaced stays whole until the end, so its tokenizer must serve.
-    if (plan.before.files.at(plan.manifest.tokenizer_name) != snapshot.tokenizer_file.size() ||
-        store_.get(tokenizer_key, snapshot.tokenizer_file.size()) != snapshot.tokenizer_file)
-      base::fail("{} holds a checkpoint with another tokenizer: move it away or write elsewhere",
-                 store_.describe(plan.prefix));
-    plan.write_tokenizer = false;
-  }
-  base::parallel_for(plan.files.size(), 1, std::max(1, options_.threads),
-                     [&](size_t begin, size_t) { write_data_file(plan, begin); });
-  if (plan.write_tokenizer) store_.put(tokenizer_key, snapshot.tokenizer_file);
-  store_.put(plan.prefix + std::string(manifest_name), plan.manifest.to_bytes());
-}
-
-void Writer::write_data_file(Plan& plan, size_t file) {
-  const DataFile& described = plan.manifest.files[file];
-  const auto upload = store_.create(plan.prefix + described.name, described.bytes);
-  upload->write(plan.headers[file].data(), plan.headers[file].size());
-  for (const Source& source : plan.files[file]) {
-    base::Hasher hasher;
-    for (uint64_t at = 0; at < source.bytes; at += chunk) {
-      const size_t size = std::min(chunk, source.bytes - at);
-      hasher.update(source.data + at, size);
-      upload->write(source.data + at, size);
-    }
-    plan.manifest.tensors[source.tensor].boxes[source.box].hash = hasher.digest();
-  }
-  upload->commit();
-}
-
-// Removes what a failed write has left, unless its manifest made it into the store after all (an
-// error can follow the commit). Errors here would hide the one that matters.
-void Writer::undo(const Plan& plan) noexcept {
-  try {
-    const std::string manifest_key = plan.prefix + std::string(manifest_name);
-    if (store_.size(manifest_key) &&
-        store_.get(manifest_key, manifest_limit) == plan.manifest.to_bytes())
-      return;
-    for (const DataFile& file : plan.manifest.files) store_.remove(plan.prefix + file.name);
-    if (!plan.before.committed()) store_.remove(plan.prefix + plan.manifest.tokenizer_name);
-    store_.remove_unfinished(plan.prefix);
-  } catch (...) {  // the next write tries again
-  }
-}
-
-// Prefixes without a manifest, and unfinished uploads.
-void Writer::remove_leftovers() {
-  for (const Listed& listed : list_steps(store_))
-    if (!listed.committed()) remove_checkpoint(listed);
-  store_.remove_unfinished("step-");
-}
-
-void Writer::remove_checkpoint(const Listed& listed) {
-  store_.remove(listed.prefix + std::string(manifest_name));
-  for (const auto& [name, bytes] : listed.files)
-    if (name != manifest_name) store_.remove(listed.prefix + name);
-  intact_.erase(listed.step);
-}
-
-// The data files of the checkpoint of the same step that was there before.
-void Writer::remove_replaced(const Plan& plan) {
-  for (const auto& [name, bytes] : plan.before.files)
-    if (name != manifest_name && name != plan.manifest.tokenizer_name)
-      store_.remove(plan.prefix + name);
-}
-
-bool Writer::is_intact(const Listed& listed) {
-  const auto known = intact_.find(listed.step);
-  if (known != intact_.end()) return known->second;
-  bool intact = true;
-  try {
-    const Reader reader(store_, listed.prefix, Check::hashes);
-  } catch (const DamageError&) {
-    intact = false;
-  }
-  return intact_[listed.step] = intact;
-}
-
-// Checkpoints of later steps belong to a run that was abandoned: they neither count nor are touched.
-// A checkpoint counts as one of the last only when its bytes are known to be right: those of earlier
-// runs are read once, so that a damaged one never costs the intact one behind it.
-void Writer::retain(int64_t newest) {
-  if (retention_.keep_last <= 0) return;
-  std::vector<Listed> steps = list_steps(store_);
-  std::erase_if(steps, [&](const Listed& listed) { return listed.step > newest; });
-  if (static_cast<int64_t>(steps.size()) <= retention_.keep_last) return;
-  int64_t kept = 0;
-  for (auto listed = steps.rbegin(); listed != steps.rend(); ++listed) {
-    if (kept < retention_.keep_last)
-      kept += is_intact(*listed) ? 1 : 0;
-    else if (retention_.keep_every <= 0 || listed->step % retention_.keep_every != 0)
-      remove_checkpoint(*listed);
-  }
+// Ends the attempt by itself, without the peers. A part that was handed over is left to rank 0.
+void Writer::give_up() {
+  attempt_->cancelled = true;
+  join();
+  if (!attempt_->handed_over) remove_own();
+  if (!attempt_->handed_over || (peers_.rank() == 0 && !attempt_->keep))
+    log::warn("the checkpoint of step {} was given up while it was being written", attempt_->step);
+  attempt_.reset();
 }
 
 }  // namespace sauropod::checkpoint

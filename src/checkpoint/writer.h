@@ -1,76 +1,83 @@
-// Writing checkpoints: docs/checkpoint-format.md.
+// Writing checkpoints, by one process or by many ranks together: docs/checkpoint-format.md.
 //
-// A write puts the data files, then the tokenizer, then the manifest, each durably before the next, so
-// a process killed or a power cut at any moment leaves either the whole new checkpoint or what was
-// there before. Only then are old ones removed, the manifest first. A step that is written again (a
-// run that fell back and came to the same step) is replaced by the new manifest in one operation. A
-// write that fails removes its own files. What killed writers left is removed by the next write: one
-// store has one Writer at a time.
+// Each rank writes its data files in a thread of its own while training goes on. When all have, rank 0
+// merges what they wrote, checks that it tiles every tensor, and puts the manifest, so a process killed
+// or a power cut at any moment leaves either the whole new checkpoint or what was there before. Only
+// then are old ones removed, the manifest first. A step that is written again (a run that fell back and
+// came to the same step) is replaced by the new manifest in one operation. When a rank fails, all
+// learn which and why, each removes its own files, and the next write may be tried. What killed
+// writers left is removed by the next write: one store has one Writer a rank at a time.
 //
-// Threads: a Writer is used from one thread; it makes its own for writing.
+// Threads: a Writer is used from one thread, the one that issues the other collectives of its peers;
+// those threads it makes only touch the store. Which ranks are done is asked by poll() and wait().
 #pragma once
 
-#include <cstdint>
+#include <atomic>
 #include <exception>
-#include <map>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "checkpoint/catalog.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/part.h"
+#include "checkpoint/peers.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/snapshot.h"
 #include "storage/object_store.h"
 
 namespace sauropod::checkpoint {
 
-struct Retention {
-  int64_t keep_last = 3;   // that many of the newest intact ones; 0: all
-  int64_t keep_every = 0;  // those of steps that are multiples of it, for ever; 0: none
-};
-
-struct WriterOptions {
-  int threads = 2;                              // that hash and write at the same time
-  uint64_t box_bytes = uint64_t{64} << 20;      // larger boxes are cut
-  uint64_t file_bytes = uint64_t{512} << 20;    // about how large data files become
-};
-
 class Writer {
  public:
-  // The store must outlive the Writer.
+  // The store, which is the same for all ranks, and the peers must outlive the Writer. Without peers
+  // the process is alone.
   explicit Writer(storage::ObjectStore& store, Retention retention = {},
-                  WriterOptions options = {});
-  // Waits for a write in progress; an error that nobody has asked for with wait() goes to the log.
+                  WriterOptions options = {}, Peers* peers = nullptr);
+  // Ends what is in progress without asking others: see give_up(). A process that is alone waits for
+  // it instead; an error then goes to the log.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // All three first wait for a write in progress and throw its error, if it had one; write() and
-  // write_in_background() then don't write.
-  void write(const Snapshot& snapshot);
-  // Returns at once. The snapshot, and with it its owner, is let go when it is written.
-  void write_in_background(Snapshot snapshot);
+  // All of these are collective. An error of any rank is thrown on every rank: by the one that failed
+  // as it was, by the others as a base::Error that names it. Afterwards nothing is in progress and
+  // the next checkpoint can be written. An error of the peers themselves leaves the Writer as it is.
+
+  // Goes on with what is in progress, if anything, without waiting for any disk; whether all is done.
+  bool poll();
+  // Waits until nothing is in progress.
   void wait();
+  // Both first wait() and, if that throws, don't write. All ranks give the same step. The second
+  // returns while the files are being written; the snapshot, and with it its owner, is let go when
+  // they are. The checkpoint exists once poll() has returned true, or wait() has returned.
+  void write(const Snapshot& snapshot);
+  void write_in_background(Snapshot snapshot);
 
  private:
-  struct Plan;
-  void write_now(const Snapshot& snapshot);
-  void write_files(const Snapshot& snapshot, Plan& plan);
-  void write_data_file(Plan& plan, size_t file);
-  void undo(const Plan& plan) noexcept;
-  void remove_leftovers();
-  void remove_checkpoint(const Listed& listed);
-  void remove_replaced(const Plan& plan);
-  void retain(int64_t newest);
-  bool is_intact(const Listed& listed);
+  struct Attempt;
+  void begin(const Snapshot& snapshot);
+  void start(std::function<void()> work);
+  void write_own(const Snapshot& snapshot);
+  void write_tokenizer(const std::string& bytes);
+  void advance();
+  void ask_who_is_written();
+  void ask_whether_committed();
+  void commit(const std::vector<std::string>& parts);
+  void check_files(const std::vector<Part>& parts);
+  bool may_be_committed(const std::string& manifest) const noexcept;
+  [[noreturn]] void fail(const std::exception_ptr& own, const std::string& text, bool remove);
+  void remove_own() noexcept;
+  void give_up();
+  void join();
 
   storage::ObjectStore& store_;
-  const Retention retention_;
   const WriterOptions options_;
+  Alone alone_;
+  Peers& peers_;
+  Keeper keeper_;  // used on rank 0
+  std::unique_ptr<Attempt> attempt_;  // what is in progress
   std::thread thread_;
-  std::exception_ptr error_;
-  // Steps whose every byte this Writer has written or read, and whether they are intact.
-  std::map<int64_t, bool> intact_;
 };
 
 }  // namespace sauropod::checkpoint

@@ -163,6 +163,7 @@ double Trainer::time_one_step() {
 }
 
 StepResult Trainer::step() {
+  writer_.poll();
   const auto begin = Clock::now();
   const int64_t sequences = options_.batch_of(progress_.step);
   StepResult result;

@@ -40,6 +40,7 @@ class Trainer {
 
   // Seconds of a step's forward and backward pass at the full batch, for fit_time; nothing is changed.
   double time_one_step();
+  // Throws what went wrong with a checkpoint that is being written.
   StepResult step();
   std::optional<eval::Score> validate();
   // Copies the state and leaves the writing to the background; returns the path.
