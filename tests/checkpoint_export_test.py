@@ -91,8 +91,21 @@ for family, model_class, expected in (("jurassic", "GPT2LMHeadModel", expected_g
 
     listed = json.loads(run("checkpoint", "ls", "--json", folder).stdout)["checkpoints"]
     assert [(entry["step"], entry["intact"], entry["tokens"]) for entry in listed] == [(5, True, 12345)]
-    shown = json.loads(run("checkpoint", "show", "--json", "--boxes", checkpoint).stdout)
+    shown = json.loads(run("checkpoint", "show", "--json", "--boxes", "--contents", checkpoint).stdout)
     assert shown["model"]["family"] == family
+    # So small a tensor is one box, whose hash is that of its contents.
+    assert [t["hash"] for t in shown["tensors"]] == [box["hash"] for t in shown["tensors"] for box in t["boxes"]]
+    described = run("checkpoint", "show", "--contents", checkpoint).stdout
+    for entry in (shown["contents"], *(tensor["hash"] for tensor in shown["tensors"])):
+        assert len(entry) == 32 and entry in described, entry
+    assert run("checkpoint", "ls", folder).stdout.count("unfinished") == 0
+    unfinished = folder / "checkpoints" / "step-000000006"
+    unfinished.mkdir()
+    (unfinished / "data-01234567-r00000-0000.safetensors").write_bytes(bytes(1000))
+    listing = json.loads(run("checkpoint", "ls", "--json", folder).stdout)
+    assert [entry["step"] for entry in listing["checkpoints"]] == [5]
+    assert [(entry["step"], entry["bytes"]) for entry in listing["unfinished"]] == [(6, 1000)]
+    assert "step-000000006" in run("checkpoint", "ls", folder).stdout
     run("checkpoint", "verify", folder)
 
     for dtype in ("F32", "BF16"):

@@ -24,6 +24,7 @@ struct Arguments {
   std::string path;
   bool as_json = false;
   bool boxes = false;
+  bool contents = false;
 };
 
 void print_json(const json& value) { fmt::print("{}\n", value.dump(2)); }
@@ -32,6 +33,19 @@ json list_of(const std::vector<Summary>& summaries) {
   json list = json::array();
   for (const Summary& summary : summaries) list.push_back(summary.to_json());
   return {{"checkpoints", std::move(list)}};
+}
+
+// What lies without a manifest, with its size.
+json unfinished_of(const checkpoint::Place& place) {
+  json list = json::array();
+  for (const checkpoint::Listed& listed : place.unfinished) {
+    uint64_t bytes = 0;
+    for (const auto& [name, size] : listed.files) bytes += size;
+    list.push_back({{"step", listed.step},
+                    {"path", place.store->describe(listed.prefix)},
+                    {"bytes", bytes}});
+  }
+  return list;
 }
 
 std::string count_or_dash(const json& number) {
@@ -43,12 +57,12 @@ void list(const Arguments& arguments) {
   std::vector<Summary> summaries;
   for (const checkpoint::Listed& listed : place.checkpoints)
     summaries.push_back(summarize(place, listed, false));
-  if (arguments.as_json) return print_json(list_of(summaries));
-  if (summaries.empty()) {
-    fmt::print("no checkpoints in {}\n", place.store->describe(""));
-    return;
-  }
-  fmt::print("{:>12}  {:>10}  {:>8}  {:>8}  {}\n", "step", "size", "params", "tokens", "path");
+  json result = list_of(summaries);
+  result["unfinished"] = unfinished_of(place);
+  if (arguments.as_json) return print_json(result);
+  if (summaries.empty()) fmt::print("no checkpoints in {}\n", place.store->describe(""));
+  if (!summaries.empty())
+    fmt::print("{:>12}  {:>10}  {:>8}  {:>8}  {}\n", "step", "size", "params", "tokens", "path");
   for (const Summary& summary : summaries) {
     const json row = summary.to_json();
     fmt::print("{:>12}  {:>10}  {:>8}  {:>8}  {}\n", summary.step,
@@ -56,15 +70,23 @@ void list(const Arguments& arguments) {
                count_or_dash(row["parameters"]), count_or_dash(row["tokens"]), summary.path);
     for (const std::string& damage : summary.damages) fmt::print("{:>12}  {}\n", "damaged:", damage);
   }
+  for (const json& entry : result["unfinished"])
+    fmt::print("unfinished: {} of step {} in {}: being written, or left by a writer that died (the "
+               "next one removes it)\n",
+               base::format_bytes(entry["bytes"].get<double>()), entry["step"].get<int64_t>(),
+               entry["path"].get<std::string>());
 }
 
-json tensors_of(const Manifest& manifest, bool boxes) {
+// `hashes` of the contents, one a tensor, or none.
+json tensors_of(const Manifest& manifest, bool boxes, const std::vector<std::string>& hashes) {
   json tensors = json::array();
-  for (const checkpoint::StoredTensor& tensor : manifest.tensors) {
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const checkpoint::StoredTensor& tensor = manifest.tensors[i];
     json entry{{"parameter", tensor.parameter},
                {"kind", tensor.kind},
                {"dtype", tensor.dtype},
                {"shape", tensor.shape}};
+    if (!hashes.empty()) entry["hash"] = hashes[i];
     for (const checkpoint::StoredBox& box : tensor.boxes)
       if (boxes)
         entry["boxes"].push_back({{"offset", box.region.offset},
@@ -83,6 +105,11 @@ void show(const Arguments& arguments) {
   const Reader reader = Reader::open(arguments.path, &complaints, checkpoint::Check::sizes);
   for (const std::string& complaint : complaints) log::warn("{}", complaint);
   const Manifest& manifest = reader.manifest();
+  std::vector<std::string> hashes;
+  if (arguments.contents)
+    for (const checkpoint::StoredTensor& tensor : manifest.tensors)
+      hashes.push_back(content_hash(reader, tensor));
+  const json contents = hashes.empty() ? json() : json(content_hash(manifest, hashes));
   if (arguments.as_json)
     return print_json({{"path", reader.path()},
                        {"step", manifest.step},
@@ -92,7 +119,8 @@ void show(const Arguments& arguments) {
                        {"training", manifest.training},
                        {"tokenizer", {{"bytes", manifest.tokenizer_bytes},
                                       {"hash", manifest.tokenizer_hash}}},
-                       {"tensors", tensors_of(manifest, arguments.boxes)}});
+                       {"contents", contents},
+                       {"tensors", tensors_of(manifest, arguments.boxes, hashes)}});
   fmt::print("{}\n  step        {}\n  size        {} in {} data files\n  parameters  {}\n"
              "  tokenizer   {} ({})\n",
              reader.path(), manifest.step, base::format_bytes(double(manifest.bytes())),
@@ -103,6 +131,12 @@ void show(const Arguments& arguments) {
   fmt::print("training\n");
   for (const auto& [key, value] : manifest.training.items())
     fmt::print("  {}: {}\n", key, value.dump());
+  if (arguments.contents) fmt::print("contents\n  {}\n", contents.get<std::string>());
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const checkpoint::StoredTensor& tensor = manifest.tensors[i];
+    fmt::print("  {} of {} [{}]: {}, {}\n", tensor.kind, tensor.parameter,
+               fmt::join(tensor.shape, ", "), tensor.dtype, hashes[i]);
+  }
   if (!arguments.boxes) return;
   fmt::print("boxes\n");
   for (const checkpoint::StoredTensor& tensor : manifest.tensors)
@@ -161,6 +195,10 @@ void add_checkpoint(CLI::App& app) {
                                "show runs/quickstart --json", show);
   show_command->add_option("DIR", arguments->path, newest)->required();
   show_command->add_flag("--boxes", arguments->boxes, "Also say where each part of each tensor lies");
+
+  show_command->add_flag("--contents", arguments->contents,
+                         "Also hash each tensor's elements: equal whatever ranks and layout wrote "
+                         "them (reads everything)");
 
   CLI::App* verify_command =
       add("verify", "Read every byte and name what is damaged (exit code 1 if anything is)",
