@@ -64,16 +64,20 @@ std::string_view name_of(Kind kind) {
 }
 
 Communicator::Communicator(std::string name, int rank, std::vector<int> ranks,
-                           std::chrono::milliseconds timeout)
+                           std::chrono::milliseconds timeout, std::shared_ptr<FlightRecorder> recorder)
     : name_(std::move(name)),
       rank_(rank),
       ranks_(std::move(ranks)),
       timeout_(timeout),
-      statistics_(std::make_shared<Statistics>()) {
+      statistics_(std::make_shared<Statistics>()),
+      recorder_(std::move(recorder)) {
   SAUROPOD_CHECK(rank >= 0 && rank < size(), "rank {} in a group of {}", rank, size());
+  if (recorder_) recorded_group_ = recorder_->open_group(name_, ranks_, rank_);
 }
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (recorder_) recorder_->close_group(recorded_group_);
+}
 
 Handle Communicator::start(std::shared_ptr<Operation> operation) {
   operation->statistics = statistics_;
@@ -86,9 +90,9 @@ Handle Communicator::start(std::shared_ptr<Operation> operation) {
     ++calls.calls;
     calls.bytes += operation->bytes;
   }
-  Handle handle(operation);
+  if (recorder_) operation->entry = recorder_->issue(recorded_group_, *operation);
   issue(operation);
-  return handle;
+  return Handle(std::move(operation));
 }
 
 Handle Communicator::all_reduce(std::string_view label, at::Tensor tensor, Reduce reduce) {
@@ -168,22 +172,42 @@ std::vector<CallStatistics> Communicator::statistics() const {
 
 // ---- Operation ---------------------------------------------------------------------------------------
 
-void Operation::started() { started_ = Clock::now(); }
+void Operation::started() {
+  entry.started();
+  std::lock_guard lock(mutex_);
+  started_ = Clock::now();
+}
+
+std::optional<Operation::Clock::duration> Operation::age() {
+  std::lock_guard lock(mutex_);
+  const auto& begin = waiter && !detached ? blocked_ : started_;
+  if (!begin) return std::nullopt;
+  return Clock::now() - *begin;
+}
 
 void Operation::finish() {
-  const double busy = seconds(Clock::now() - started_);
-  {
-    std::lock_guard lock(statistics->mutex);
-    statistics->calls[statistics->index.find(label)->second].busy_seconds += busy;
-  }
-  std::lock_guard lock(mutex_);
-  done_ = true;
+  entry.finished();
+  std::unique_lock lock(mutex_);
+  if (std::exchange(done_, true)) return;
+  const double busy = started_ ? seconds(Clock::now() - *started_) : 0;
   changed_.notify_all();
+  lock.unlock();
+  release();
+  std::lock_guard counting(statistics->mutex);
+  statistics->calls[statistics->index.find(label)->second].busy_seconds += busy;
+}
+
+void Operation::release() {
+  std::vector<Transfer> gone_sends, gone_receives;
+  at::Tensor gone_input, gone_output;
+  std::lock_guard lock(mutex_);
+  gone_sends.swap(sends), gone_receives.swap(receives);
+  gone_input = std::exchange(input, {}), gone_output = std::exchange(output, {});
 }
 
 void Operation::fail(std::exception_ptr error) {
   std::lock_guard lock(mutex_);
-  done_ = true;
+  if (std::exchange(done_, true)) return;
   error_ = std::move(error);
   changed_.notify_all();
 }
@@ -198,17 +222,20 @@ void Operation::wait() {
   {
     std::unique_lock lock(mutex_);
     const bool first = !std::exchange(waited_, true);
-    if (!done_ && waiter) {
-      if (first) {
+    if (!done_) {
+      entry.blocked();
+      if (!blocked_) blocked_ = begin;
+      if (first && waiter) {
         lock.unlock();
         waiter();
         lock.lock();
       }
+      if (!detached) changed_.wait(lock, [&] { return done_; });
     }
-    changed_.wait(lock, [&] { return done_; });
     if (error_) std::rethrow_exception(error_);
     if (!first) return;
   }
+  if (detached) return release();
   const double exposed = seconds(Clock::now() - begin);
   std::lock_guard lock(statistics->mutex);
   statistics->calls[statistics->index.find(label)->second].exposed_seconds += exposed;

@@ -11,8 +11,8 @@
 // thread. A group's background thread does the work, so that it overlaps with computing; handles may be
 // waited for in any order.
 //
-// Sums are deterministic and the same bits on every rank of every backend but nccl: contributions are
-// added in rank order, double in double, float in float, bf16 in float and rounded once.
+// Sums are deterministic and the same bits on every rank: contributions are added in rank order, double in
+// double, float in float, bf16 in float and rounded once. (nccl adds in an order of its own.)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,7 +45,8 @@ struct Transfer {
   at::Tensor tensor;  // contiguous
 };
 
-struct Operation;  // comm/operation.h
+struct Operation;      // comm/operation.h
+class FlightRecorder;  // comm/flight_recorder.h
 
 // The promise of a call. Cheap to move. It must be waited for: destroying an unfinished one is a bug and
 // ends the program, except while an exception unwinds or after the group has failed. It keeps the call's
@@ -75,7 +76,7 @@ struct CallStatistics {
   int64_t calls = 0;
   int64_t bytes = 0;           // of tensors given, not of traffic
   double busy_seconds = 0;     // from being taken up to being finished, waiting for late ranks included
-  double exposed_seconds = 0;  // that wait() blocked its caller
+  double exposed_seconds = 0;  // that wait() blocked its caller; on a GPU, where it blocks a stream: 0
 };
 
 class Communicator {
@@ -127,7 +128,8 @@ class Communicator {
   std::vector<CallStatistics> statistics() const;
 
  protected:
-  Communicator(std::string name, int rank, std::vector<int> ranks, std::chrono::milliseconds timeout);
+  Communicator(std::string name, int rank, std::vector<int> ranks, std::chrono::milliseconds timeout,
+               std::shared_ptr<FlightRecorder> recorder);
   // Takes up a checked operation. Calls operation->finish() or fail() when it is done, on any thread.
   virtual void issue(const std::shared_ptr<Operation>& operation) = 0;
 
@@ -143,6 +145,8 @@ class Communicator {
   uint64_t collectives_ = 0;  // issued so far
   uint64_t exchanges_ = 0;
   std::shared_ptr<Statistics> statistics_;
+  std::shared_ptr<FlightRecorder> recorder_;  // may be null
+  int recorded_group_ = 0;
 };
 
 }  // namespace sauropod::comm

@@ -9,8 +9,9 @@ namespace {
 
 class Single : public Communicator {
  public:
-  Single(std::string name, int world_rank, std::chrono::milliseconds timeout)
-      : Communicator(std::move(name), 0, {world_rank}, timeout) {}
+  Single(std::string name, int world_rank, std::chrono::milliseconds timeout,
+         std::shared_ptr<FlightRecorder> recorder)
+      : Communicator(std::move(name), 0, {world_rank}, timeout, std::move(recorder)) {}
   std::string_view backend() const override { return "single"; }
 
  private:
@@ -26,7 +27,7 @@ class Single : public Communicator {
 class Fake : public Communicator {
  public:
   Fake(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<FakeLog> log)
-      : Communicator(std::move(name), rank, std::move(ranks), std::chrono::milliseconds(0)),
+      : Communicator(std::move(name), rank, std::move(ranks), std::chrono::milliseconds(0), nullptr),
         log_(std::move(log)) {}
   std::string_view backend() const override { return "fake"; }
 
@@ -46,8 +47,9 @@ class Fake : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_single(std::string name, int world_rank,
-                                          std::chrono::milliseconds timeout) {
-  return std::make_unique<Single>(std::move(name), world_rank, timeout);
+                                          std::chrono::milliseconds timeout,
+                                          std::shared_ptr<FlightRecorder> recorder) {
+  return std::make_unique<Single>(std::move(name), world_rank, timeout, std::move(recorder));
 }
 
 std::unique_ptr<Communicator> make_fake(std::string name, int rank, std::vector<int> ranks,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/flight_recorder.h"
 #include "comm/launch_environment.h"
 #include "config/section.h"
 
@@ -27,7 +28,7 @@ struct CommunicationOptions {
   std::chrono::seconds timeout{300};          // of a collective
   std::chrono::seconds startup_timeout{600};  // until all ranks are there, and for making a group
   std::chrono::seconds storage_timeout{1800}; // for loading and saving
-  std::string interface;                      // of the network; empty: the one that reaches the store
+  std::string interface = {};                 // of the network; empty: the one that reaches the store
   bool shared_memory = true;                  // between ranks of one host
   void declare(config::Section& section);
 };
@@ -90,12 +91,14 @@ class World {
   // that aren't CommunicationErrors. Never throws.
   void report_failure(const std::string& message) noexcept;
 
+  FlightRecorder& recorder();  // not of a fake world
   std::vector<FakeCall> fake_calls() const;
 
   struct State;  // comm/world_state.h
 
  private:
   explicit World(std::shared_ptr<State> state);
+  std::string wait_for(const std::vector<int>& ranks, const std::string& key, const std::string& group);
   std::shared_ptr<State> state_;
 };
 
