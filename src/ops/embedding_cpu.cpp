@@ -5,7 +5,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
-#include "base/error.h"
+#include <algorithm>
+
 #include "ops/cpu.h"
 
 namespace sauropod::ops {
@@ -13,33 +14,30 @@ namespace {
 
 constexpr int64_t kOwners = 16;
 
-void check_ids(const at::Tensor& rows, int64_t size, const char* what) {
-  const int32_t* ids = elements<int32_t>(rows);
-  for (int64_t i = 0; i < rows.size(0); ++i)
-    if (ids[i] < 0 || ids[i] >= size)
-      base::fail("{} {} at token {} is outside the model's table of {}: was the data packed with "
-                 "another tokenizer?",
-                 what, ids[i], i, size);
-}
-
 }  // namespace
 
 at::Tensor embedding_forward_cpu(const at::Tensor& rows, const at::Tensor& places,
                                  const at::Tensor& token_weight,
                                  const at::Tensor& position_weight) {
-  check_ids(rows, token_weight.size(0), "item");
-  if (places.defined()) check_ids(places, position_weight.size(0), "position");
-  const int64_t tokens = rows.size(0), width = token_weight.size(1);
+  const int64_t tokens = rows.size(0), width = token_weight.size(1), size = token_weight.size(0);
   const at::Tensor x = at::empty({tokens, width}, token_weight.options());
   with_element_type(x, [&](auto type) {
     using T = decltype(type);
     at::parallel_for(0, tokens, row_grain(width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const T* token = elements<T>(token_weight) + elements<int32_t>(rows)[i] * width;
+        const int32_t row = elements<int32_t>(rows)[i];
+        const T* token = row >= 0 && row < size ? elements<T>(token_weight) + row * width : nullptr;
         const T* place = places.defined() ? elements<T>(position_weight) +
                                                 elements<int32_t>(places)[i] * width
                                           : nullptr;
-        pointwise<T>().add(width, token, place, elements<T>(x) + i * width);
+        T* out = elements<T>(x) + i * width;
+        if (token != nullptr) {
+          pointwise<T>().add(width, token, place, out);
+        } else if (place != nullptr) {
+          pointwise<T>().add(width, place, nullptr, out);
+        } else {
+          std::fill_n(out, width, T{});
+        }
       }
     });
   });
@@ -48,13 +46,13 @@ at::Tensor embedding_forward_cpu(const at::Tensor& rows, const at::Tensor& place
 
 void embedding_backward_cpu(const at::Tensor& dx, const at::Tensor& rows, const Weight& weight) {
   if (!weight.wants_gradient()) return;
-  const int64_t tokens = dx.size(0), width = dx.size(1);
+  const int64_t tokens = dx.size(0), width = dx.size(1), size = weight.value.size(0);
   with_element_type(dx, [&](auto type) {
     using T = decltype(type);
     at::parallel_for(0, kOwners, 1, [&](int64_t begin, int64_t end) {
       const int32_t* ids = elements<int32_t>(rows);
       for (int64_t i = 0; i < tokens; ++i)
-        if (ids[i] % kOwners >= begin && ids[i] % kOwners < end)
+        if (ids[i] >= 0 && ids[i] < size && ids[i] % kOwners >= begin && ids[i] % kOwners < end)
           pointwise<T>().accumulate(width, elements<T>(dx) + i * width,
                                     elements<float>(weight.gradient) + ids[i] * width);
     });

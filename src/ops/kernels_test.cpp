@@ -165,10 +165,10 @@ TEST_P(KernelTable, CrossEntropy) {
         for (const int64_t target : {int64_t{0}, width - 1}) {
           const at::Tensor gradient = logits.clone();
           const CrossEntropyRow row =
-              kernels.cross_entropy(width, elements<T>(gradient), target, 0.25f, z_loss);
+              kernels.cross_entropy_statistics(width, elements<T>(gradient), target);
+          kernels.cross_entropy_gradient(width, elements<T>(gradient), target, row.log_sum, 0.25f, z_loss);
           losses[next++] = row.log_sum;
-          // Where one item has all the probability the loss is the difference of equal numbers.
-          if (target == 0 && width > 1) losses[next++] = row.loss;
+          losses[next++] = row.target_logit;
           // The gradient at the target is a difference as well: compared with the scale.
           results.push_back(gradient.add(1));
         }

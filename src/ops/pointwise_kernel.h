@@ -44,11 +44,10 @@ struct NormBackward {
   float* d_bias = nullptr;    // [width] or null
 };
 
-// One row of logits: the loss of its target, and (when `scale` is not 0) the logits overwritten by
-// their gradient, scale · ((1 + 2 z_loss · log_sum) softmax − onehot).
+// What the loss needs to know of one row of logits, or of a part of one.
 struct CrossEntropyRow {
-  float loss = 0;     // log_sum − logit of the target
-  float log_sum = 0;  // ln Σ exp
+  float log_sum = 0;       // ln Σ exp; −∞ of an empty part
+  float target_logit = 0;  // 0 when the target is in another part
 };
 
 // AdamW (Loshchilov and Hutter, 2019) over a range of a flat buffer, in place:
@@ -71,8 +70,12 @@ struct PointwiseOf {
   // y = silu(gate) · up, with gate_up[rows, 2·width] holding both.
   void (*swiglu_forward)(int64_t rows, int64_t width, const T* gate_up, T* y);
   void (*swiglu_backward)(int64_t rows, int64_t width, const T* gate_up, const T* dy, T* d_gate_up);
-  CrossEntropyRow (*cross_entropy)(int64_t width, T* logits, int64_t target, float scale,
-                                   float z_loss);
+  // target: its index among the logits; negative when it is in another part of the row.
+  CrossEntropyRow (*cross_entropy_statistics)(int64_t width, const T* logits, int64_t target);
+  // The logits become the gradient of scale · (log_sum − target's logit + z_loss · log_sum²), log_sum being
+  // that of the whole row.
+  void (*cross_entropy_gradient)(int64_t width, T* logits, int64_t target, float log_sum, float scale,
+                                 float z_loss);
   // sums[width] += column sums of x[rows, width] with the given row stride.
   void (*column_sums)(int64_t rows, int64_t width, const T* x, int64_t stride, float* sums);
   // out = a + b (b may be null), rounded once.
