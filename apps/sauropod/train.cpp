@@ -21,11 +21,24 @@ struct Arguments {
 
 void run_shapes_only(const train::Prepared& prepared, bool json) {
   const train::MetaResult result = train::run_on_meta(prepared);
-  const plan::Memory memory = plan::estimate_memory(prepared.options);
+  const auto stages = static_cast<int64_t>(result.stage_layers.size());
+  std::vector<plan::Memory> memory;
+  for (int64_t stage = 0; stage < stages; ++stage)
+    memory.push_back(plan::estimate_memory(prepared.options, prepared.ranks, stage));
   if (json) {
+    nlohmann::json each = nlohmann::json::array();
+    int64_t most = 0;
+    for (size_t stage = 0; stage < memory.size(); ++stage) {
+      most = std::max(most, memory[stage].total());
+      each.push_back({{"layers", result.stage_layers[stage]},
+                      {"parameters", result.stage_parameters[stage]},
+                      {"memory_bytes", memory[stage].total()}});
+    }
     std::cout << nlohmann::json{{"parameters", result.parameters},
                                 {"flops_per_token", result.flops_per_token},
-                                {"memory_bytes", memory.total()}}
+                                {"ranks", prepared.ranks},
+                                {"memory_bytes", most},
+                                {"stages", each}}
                      .dump()
               << '\n';
     return;
@@ -33,7 +46,14 @@ void run_shapes_only(const train::Prepared& prepared, bool json) {
   std::cout << base::format_count(static_cast<double>(result.parameters)) << " parameters ("
             << result.parameters << "), "
             << base::format_count(result.flops_per_token) << " FLOP a token; one step on shapes "
-            << "alone is well. On one process it would need:" << plan::describe(memory) << '\n';
+            << "alone is well.\n";
+  if (stages == 1) {
+    std::cout << (prepared.ranks == 1 ? "One process" : "Each rank")
+              << " would need:" << plan::describe(memory[0]) << '\n';
+    return;
+  }
+  std::cout << prepared.ranks << " ranks, " << stages << " stages. A rank of each would need:\n"
+            << plan::describe_stages(result.stage_layers, result.stage_parameters, memory) << '\n';
 }
 
 void run(const Arguments& arguments) {
@@ -44,8 +64,10 @@ void run(const Arguments& arguments) {
     run_shapes_only(prepared, arguments.json);
     return;
   }
-  plan::require_memory(prepared.options);
+  plan::require_memory(prepared.options, prepared.ranks, prepared.environment.local_size);
+  const bool first = prepared.environment.rank == 0;
   const train::RunResult result = train::run(std::move(prepared));
+  if (!first) return;  // one of several ranks tells
   if (arguments.json) {
     nlohmann::json object = {{"step", result.step},
                              {"tokens", result.tokens},
@@ -78,6 +100,9 @@ void add_train(CLI::App& app) {
                     "Go on from the newest intact checkpoint in the run's folder");
   command->add_option("--set", arguments->settings.sets, "Change one option: section.key=value")
       ->allow_extra_args(false);
+  command->add_option("--ranks", arguments->settings.ranks,
+                      "With train.device=meta: rehearse the shapes of so many ranks")
+      ->check(CLI::PositiveNumber);
   command->add_option("--init-from", arguments->settings.init_from,
                       "Begin with the weights of this checkpoint, a fresh optimizer and schedule");
   command->add_flag("--force-data", arguments->settings.force_data,
@@ -87,7 +112,7 @@ void add_train(CLI::App& app) {
       "Examples:\n"
       "  sauropod train recipes/quickstart.toml --out runs/first --set train.fit_time=10m\n"
       "  sauropod train recipes/quickstart.toml --out runs/first --resume\n"
-      "  sauropod train recipes/j1-jumbo-178b.toml --set train.device=meta   (shapes alone)");
+      "  sauropod train recipes/j1-jumbo-178b.toml --set train.device=meta --ranks 800   (shapes alone)");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "model/transformer.h"
 #include "train/memory_policy.h"
-#include "train/optimizer.h"
+#include "parallel/optimizer.h"
 
 namespace sauropod {
 namespace {
@@ -92,7 +92,7 @@ class Worker {
   model::ModelOptions options_;
   model::ParameterMemory memory_;
   model::Transformer model_;
-  train::Optimizer optimizer_;
+  parallel::Optimizer optimizer_;
   int64_t loss_chunk_;
   uint64_t drawn_ = 0;
 };

@@ -36,8 +36,15 @@ at::Tensor document_beginnings(const at::Tensor& tokens, int32_t end_of_document
 
 Score evaluate(const model::Transformer& model, const data::ValidationData& data, int64_t windows,
                int64_t batch_sequences, int32_t end_of_document, bool mask_documents) {
-  SAUROPOD_CHECK(windows >= 0 && batch_sequences > 0 &&
-                 data.context() <= model.options().context);
+  SAUROPOD_CHECK(data.context() <= model.options().context);
+  return evaluate([&](const model::Batch& batch) { return model.loss(batch, {.gradients = false}).nats; },
+                  model.device(), data, windows, batch_sequences, end_of_document, mask_documents);
+}
+
+Score evaluate(const NatsOf& nats_of, at::Device device, const data::ValidationData& data,
+               int64_t windows, int64_t batch_sequences, int32_t end_of_document,
+               bool mask_documents) {
+  SAUROPOD_CHECK(windows >= 0 && batch_sequences > 0);
   const at::NoGradGuard no_grad;
   const int64_t length = data.context();
   const auto chosen = data.spread(windows == 0 ? data.windows() : windows);
@@ -60,10 +67,10 @@ Score evaluate(const model::Transformer& model, const data::ValidationData& data
       score.bytes += window.bytes;
     }
     if (mask_documents)
-      batch.first = document_beginnings(batch.tokens, end_of_document).to(model.device());
-    batch.tokens = batch.tokens.to(model.device());
-    batch.targets = batch.targets.to(model.device());
-    score.nats += model.loss(batch, {.gradients = false}).nats.sum(at::kDouble).item<double>();
+      batch.first = document_beginnings(batch.tokens, end_of_document).to(device);
+    batch.tokens = batch.tokens.to(device);
+    batch.targets = batch.targets.to(device);
+    score.nats += nats_of(batch).sum(at::kDouble).item<double>();
   }
   return score;
 }

@@ -13,17 +13,19 @@ namespace {
 
 BlockState forward_once(const BlockWeights& w, const BlockShape& shape,
                         const ops::AttentionContext& context, const BlockState& state,
-                        bool recompute_activation) {
+                        bool recompute_activation, const Boundary* boundary) {
+  const auto enter = [&](const at::Tensor& x) { return boundary ? boundary->enter(x) : x; };
+  const auto leave = [&](at::Tensor x) { return boundary ? boundary->leave(std::move(x)) : x; };
   const auto first = ops::add_norm(state.residual, state.delta, w.attention_norm,
                                    w.attention_norm_bias, shape.norm, shape.epsilon);
-  const at::Tensor qkv = ops::linear(first.y, w.qkv, w.qkv_bias);
+  const at::Tensor qkv = ops::linear(enter(first.y), w.qkv, w.qkv_bias);
   const at::Tensor mixed = ops::attention(qkv, shape.attention, context);
-  const at::Tensor attended = ops::linear(mixed, w.output, w.output_bias);
+  const at::Tensor attended = leave(ops::linear(mixed, w.output, w.output_bias));
 
   const auto second = ops::add_norm(first.sum, attended, w.mlp_norm, w.mlp_norm_bias, shape.norm,
                                     shape.epsilon);
-  return {second.sum, ops::mlp(second.y, shape.activation, w.up, w.up_bias, w.down, w.down_bias,
-                               recompute_activation)};
+  return {second.sum, leave(ops::mlp(enter(second.y), shape.activation, w.up, w.up_bias, w.down,
+                                     w.down_bias, recompute_activation))};
 }
 
 }  // namespace
@@ -80,13 +82,14 @@ RotaryAngles rotary_angles(const ModelOptions& options, const ParameterMemory& m
 
 BlockState block_forward(const BlockWeights& weights, const BlockShape& shape,
                          const ops::AttentionContext& context, const BlockState& state,
-                         Recompute recompute) {
+                         Recompute recompute, const Boundary* boundary) {
   if (recompute != Recompute::full)
-    return forward_once(weights, shape, context, state, recompute == Recompute::selective);
+    return forward_once(weights, shape, context, state, recompute == Recompute::selective,
+                        boundary);
   const auto outputs = ops::recomputed(
-      [weights, shape, context](const std::vector<at::Tensor>& inputs) {
+      [weights, shape, context, boundary](const std::vector<at::Tensor>& inputs) {
         const BlockState next =
-            forward_once(weights, shape, context, {inputs[0], inputs[1]}, false);
+            forward_once(weights, shape, context, {inputs[0], inputs[1]}, false, boundary);
         return std::vector<at::Tensor>{next.residual, next.delta};
       },
       {state.residual, state.delta});

@@ -4,6 +4,7 @@
 
 #include "model/parameter_memory.h"
 #include "ops/attention.h"
+#include "ops/cross_entropy.h"
 #include "ops/mlp.h"
 #include "ops/norm.h"
 
@@ -52,8 +53,26 @@ struct BlockState {
   at::Tensor delta;     // [tokens, h]
 };
 
+// What surrounds the products of a model whose matrices are held in parts (parallel/): where a value that
+// all parts need enters them, and where what each part made becomes the sum of all.
+class Boundary {
+ public:
+  virtual ~Boundary() = default;
+  // The normalised input of attention, MLP or output layer.
+  virtual at::Tensor enter(const at::Tensor& x) const = 0;
+  // A part of the output of embedding, attention or MLP, whose memory it may take.
+  virtual at::Tensor leave(at::Tensor x) const = 0;
+  // Whether this part adds what must be added once: the biases of attention's and the MLP's outputs, and
+  // the positions' embedding.
+  virtual bool adds_biases() const = 0;
+  // Where the vocabulary is held in parts.
+  virtual int64_t first_item() const = 0;
+  virtual void divide(ops::CrossEntropyOptions& options) const = 0;
+};
+
+// `boundary` may be null: the matrices are whole.
 BlockState block_forward(const BlockWeights& weights, const BlockShape& shape,
                          const ops::AttentionContext& context, const BlockState& state,
-                         Recompute recompute);
+                         Recompute recompute, const Boundary* boundary = nullptr);
 
 }  // namespace sauropod::model

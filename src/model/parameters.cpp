@@ -19,8 +19,8 @@ class TableBuilder {
     weight("embedding.token.weight", {options_.vocabulary, options_.hidden}, Split::vocabulary, "",
            deviation_);
     if (jurassic)
-      weight("embedding.position.weight", {options_.context, options_.hidden}, Split::none, "",
-             deviation_);
+      once(weight("embedding.position.weight", {options_.context, options_.hidden}, Split::none, "",
+                  deviation_));
     for (layer_ = 0; layer_ < options_.layers; ++layer_) block(jurassic);
     norm("final_norm", jurassic);
     if (!options_.tied_embeddings)
@@ -47,7 +47,7 @@ class TableBuilder {
       bias(prefix + "attention.value.bias", kv, Split::rows, qkv + ".bias");
     }
     weight(prefix + "attention.output.weight", {h, q}, Split::columns, "", residual);
-    if (jurassic) bias(prefix + "attention.output.bias", h, Split::none, "");
+    if (jurassic) once(bias(prefix + "attention.output.bias", h, Split::none, ""));
 
     norm(prefix + "mlp.norm", jurassic);
     if (jurassic) {
@@ -59,7 +59,7 @@ class TableBuilder {
       weight(prefix + "mlp.up.weight", {ffn, h}, Split::rows, group, deviation_);
     }
     weight(prefix + "mlp.down.weight", {h, ffn}, Split::columns, "", residual);
-    if (jurassic) bias(prefix + "mlp.down.bias", h, Split::none, "");
+    if (jurassic) once(bias(prefix + "mlp.down.bias", h, Split::none, ""));
   }
 
   void norm(const std::string& name, bool with_bias) {
@@ -70,12 +70,15 @@ class TableBuilder {
     if (with_bias) bias(name + ".bias", options_.hidden, Split::none, "");
   }
 
-  void bias(const std::string& name, int64_t size, Split split, const std::string& group) {
+  static void once(Parameter& parameter) { parameter.once = true; }
+
+  Parameter& bias(const std::string& name, int64_t size, Split split, const std::string& group) {
     table_.push_back(
         {.name = name, .shape = {size}, .split = split, .layer = layer_, .group = group});
+    return table_.back();
   }
 
-  void weight(const std::string& name, std::vector<int64_t> shape, Split split,
+  Parameter& weight(const std::string& name, std::vector<int64_t> shape, Split split,
               const std::string& group, double deviation) {
     table_.push_back({.name = name,
                       .shape = std::move(shape),
@@ -85,6 +88,7 @@ class TableBuilder {
                       .initial = Initial::normal,
                       .deviation = deviation,
                       .group = group});
+    return table_.back();
   }
 
   const ModelOptions& options_;
@@ -97,6 +101,22 @@ class TableBuilder {
 
 int64_t Parameter::size() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<int64_t> Parameter::begin() const {
+  return offset.empty() ? std::vector<int64_t>(shape.size(), 0) : offset;
+}
+
+Parameter part_of(Parameter parameter, size_t dimension, int64_t begin, int64_t size) {
+  SAUROPOD_CHECK(dimension < parameter.shape.size() && begin >= 0 && size >= 0 &&
+                 begin + size <= parameter.shape[dimension]);
+  if (parameter.whole.empty()) {
+    parameter.offset = parameter.begin();
+    parameter.whole = parameter.shape;
+  }
+  parameter.offset[dimension] += begin;
+  parameter.shape[dimension] = size;
+  return parameter;
 }
 
 double initial_deviation(const ModelOptions& options) {

@@ -60,8 +60,21 @@ struct Parameter {
   // GEMM reads them ("layers.3.attention.qkv.weight": query, key, value).
   std::string group = {};
 
+  // Enters the computation after the sum over parts, and so must be added by one part only
+  // (Boundary::adds_biases).
+  bool once = false;
+  // Where this is a part of a parameter: the whole's shape, and where the part begins in each dimension.
+  // Both empty: it is the whole.
+  std::vector<int64_t> whole = {};
+  std::vector<int64_t> offset = {};
+
   int64_t size() const;
+  const std::vector<int64_t>& whole_shape() const { return whole.empty() ? shape : whole; }
+  std::vector<int64_t> begin() const;  // offset, or zeros
 };
+
+// Elements [begin, begin + size) of one dimension of a parameter.
+Parameter part_of(Parameter parameter, size_t dimension, int64_t begin, int64_t size);
 
 // σ = min(0.02, √(2/(5h))); outputs into the residual stream are divided by √(2·layers).
 double initial_deviation(const ModelOptions& options);

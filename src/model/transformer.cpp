@@ -9,38 +9,69 @@
 namespace sauropod::model {
 
 Transformer::Transformer(const ModelOptions& options, const ParameterMemory& memory,
-                         Recompute recompute)
-    : options_(options), recompute_(recompute) {
+                         Recompute recompute, const Span& span, const Boundary* boundary)
+    : options_(options),
+      recompute_(recompute),
+      span_(span),
+      boundary_(boundary),
+      device_(memory.device()) {
+  if (span_.end < 0) span_.end = options.layers;
+  const bool adds_biases = boundary == nullptr || boundary->adds_biases();
   token_embedding_ = memory.weight("embedding.token.weight");
-  position_embedding_ = memory.weight("embedding.position.weight");
+  if (adds_biases) position_embedding_ = memory.weight("embedding.position.weight");
   final_norm_ = memory.weight("final_norm.weight");
   final_norm_bias_ = memory.weight("final_norm.bias");
   head_ = options.tied_embeddings ? token_embedding_ : memory.weight("head.weight");
-  for (int64_t layer = 0; layer < options.layers; ++layer)
-    blocks_.push_back(block_weights(memory, layer));
+  for (int64_t layer = span_.begin; layer < span_.end; ++layer) {
+    BlockWeights weights = block_weights(memory, layer);
+    if (!adds_biases) weights.output_bias = weights.down_bias = {};
+    blocks_.push_back(std::move(weights));
+  }
   shape_ = block_shape(options);
+  if (!blocks_.empty()) {  // the heads that this part holds
+    const auto heads = [&](const char* name) {
+      return memory.weight(fmt::format("layers.{}.attention.{}.weight", span_.begin, name))
+                 .value.size(0) /
+             options.head_size;
+    };
+    shape_.attention.heads = heads("query");
+    shape_.attention.kv_heads = heads("key");
+  }
   angles_ = rotary_angles(options, memory);
 }
 
-at::Tensor Transformer::states(const Batch& batch) const {
+BlockState Transformer::embed(const Batch& batch) const {
+  SAUROPOD_CHECK(batch.tokens.size(1) <= options_.context, "{} tokens, context {}",
+                 batch.tokens.size(1), options_.context);
+  at::Tensor positions;
+  if (batch.first.defined())
+    positions =
+        at::arange(batch.tokens.size(1), batch.first.options()).unsqueeze(0).sub(batch.first);
+  at::Tensor x =
+      ops::embedding(batch.tokens, positions, token_embedding_, position_embedding_,
+                     boundary_ == nullptr ? 0 : boundary_->first_item(), options_.vocabulary);
+  return {boundary_ == nullptr ? std::move(x) : boundary_->leave(std::move(x)), {}};
+}
+
+BlockState Transformer::blocks(const Batch& batch, BlockState state) const {
   const int64_t sequences = batch.tokens.size(0), length = batch.tokens.size(1);
-  SAUROPOD_CHECK(length <= options_.context, "{} tokens, context {}", length, options_.context);
   BlockShape shape = shape_;
   shape.attention.sequences = sequences;
   shape.attention.length = length;
   const ops::AttentionContext context{batch.first, angles_.cosine, angles_.sine};
-  at::Tensor positions;
-  if (batch.first.defined())
-    positions = at::arange(length, batch.first.options()).unsqueeze(0).sub(batch.first);
-
-  BlockState state;
-  state.residual =
-      ops::embedding(batch.tokens, positions, token_embedding_, position_embedding_);
   for (const BlockWeights& block : blocks_)
-    state = block_forward(block, shape, context, state, recompute_);
-  return ops::add_norm(state.residual, state.delta, final_norm_, final_norm_bias_, shape.norm,
-                       shape.epsilon)
+    state = block_forward(block, shape, context, state, recompute_, boundary_);
+  return state;
+}
+
+at::Tensor Transformer::normalize(const BlockState& state) const {
+  return ops::add_norm(state.residual, state.delta, final_norm_, final_norm_bias_, shape_.norm,
+                       shape_.epsilon)
       .y;
+}
+
+at::Tensor Transformer::states(const Batch& batch) const {
+  return normalize(blocks(batch, embed(batch)));
 }
 
 ops::CrossEntropy Transformer::loss(const Batch& batch,
@@ -50,7 +81,10 @@ ops::CrossEntropy Transformer::loss(const Batch& batch,
 
 ops::CrossEntropy Transformer::loss(const at::Tensor& states, const at::Tensor& targets,
                                     const ops::CrossEntropyOptions& options) const {
-  return ops::linear_cross_entropy(states, head_, targets, options);
+  if (boundary_ == nullptr) return ops::linear_cross_entropy(states, head_, targets, options);
+  ops::CrossEntropyOptions divided = options;
+  boundary_->divide(divided);
+  return ops::linear_cross_entropy(boundary_->enter(states), head_, targets, divided);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& states) const {

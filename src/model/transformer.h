@@ -1,4 +1,5 @@
-// The transformer of both families over the weights of a ParameterMemory. It knows no ranks.
+// The transformer of both families, or some of its layers, over the weights of a ParameterMemory. It knows
+// no ranks.
 #pragma once
 
 #include "model/block.h"
@@ -15,14 +16,28 @@ struct Batch {
   at::Tensor first;
 };
 
+// The layers that a Transformer computes: blocks [begin, end), the embeddings before them, and the final
+// normalisation and the output layer after them.
+struct Span {
+  int64_t begin = 0;
+  int64_t end = -1;  // −1: all
+  bool embedding = true;
+  bool head = true;
+};
+
 class Transformer {
  public:
-  // `memory` is of the table of `options` (resolved) and outlives the model.
+  // `memory` is of the table of `options` (resolved), or of those parts of it that the span and the
+  // boundary call for. Both outlive the model.
   Transformer(const ModelOptions& options, const ParameterMemory& memory,
-              Recompute recompute = Recompute::none);
+              Recompute recompute = Recompute::none, const Span& span = {},
+              const Boundary* boundary = nullptr);
 
-  // The final normalised states [S · T, hidden].
+  // The final normalised states [S · T, hidden]: the three steps below, of a whole model.
   at::Tensor states(const Batch& batch) const;
+  BlockState embed(const Batch& batch) const;
+  BlockState blocks(const Batch& batch, BlockState state) const;
+  at::Tensor normalize(const BlockState& state) const;
   // The loss of the batch; see ops::linear_cross_entropy. Backward through it adds to the gradients.
   ops::CrossEntropy loss(const Batch& batch, const ops::CrossEntropyOptions& options) const;
   // The same of states [n, hidden] and their targets [n] int32.
@@ -32,15 +47,19 @@ class Transformer {
   at::Tensor logits(const at::Tensor& states) const;
 
   const ModelOptions& options() const { return options_; }
-  at::Device device() const { return token_embedding_.value.device(); }
+  const Span& span() const { return span_; }
+  at::Device device() const { return device_; }
 
  private:
   ModelOptions options_;
   Recompute recompute_;
+  Span span_;
+  const Boundary* boundary_;
   ops::Weight token_embedding_, position_embedding_, final_norm_, final_norm_bias_, head_;
   std::vector<BlockWeights> blocks_;
   BlockShape shape_;
   RotaryAngles angles_;
+  at::Device device_;
 };
 
 }  // namespace sauropod::model

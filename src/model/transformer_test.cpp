@@ -302,6 +302,7 @@ TEST(MetaDevice, OneStepOfTheLargestModels) {
       options.context = 2048;
       options.resolve(0);
       ParameterMemory memory(parameter_table(options), Precision::bf16, at::kMeta, true);
+      memory.keep_lower_halves({{0, memory.flat_size(), 0}});
       memory.initialize(1);
       const Transformer model(options, memory, documents ? Recompute::full : Recompute::selective);
       const auto on = at::TensorOptions().dtype(at::kInt).device(at::kMeta);

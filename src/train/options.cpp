@@ -133,6 +133,8 @@ void RunOptions::bind(config::Recipe& recipe) {
   recipe.bind("train", train);
   recipe.bind("checkpoint", checkpoint);
   recipe.bind("eval", eval);
+  recipe.bind("parallel", parallel);
+  recipe.bind("communication", communication);
 }
 
 void RunOptions::check() const {
@@ -180,7 +182,8 @@ bool may_change_on_resume(const std::string& key) {
       "train.guard.z_score", "train.guard.window",  "train.guard.max_skipped",
       "data.valid",          "tokenizer.path",      "data.train"};
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end() ||
-         key.starts_with("checkpoint.") || key.starts_with("eval.");
+         key.starts_with("checkpoint.") || key.starts_with("eval.") ||
+         key.starts_with("parallel.") || key.starts_with("communication.");
 }
 
 }  // namespace sauropod::train

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "config/recipe.h"
 #include "data/training_data.h"
 #include "model/parameters.h"
+#include "parallel/options.h"
 
 namespace sauropod::train {
 
@@ -34,7 +36,7 @@ struct GuardOptions {
 struct TrainOptions {
   int64_t steps = 1000;
   int64_t batch_sequences = 64;
-  int64_t micro_batch = 0;  // sequences at a time; 0: the whole batch
+  int64_t micro_batch = 0;  // sequences at a time; 0: all that a data-parallel rank takes of a batch
   // [[sequences, steps], …]: batch sizes of the run's first steps; then batch_sequences.
   std::vector<std::vector<int64_t>> batch_ramp;
   double learning_rate = 3e-4;
@@ -84,6 +86,8 @@ struct RunOptions {
   TrainOptions train;
   CheckpointOptions checkpoint;
   EvalOptions eval;
+  parallel::ParallelOptions parallel;
+  comm::CommunicationOptions communication;
 
   // Reads all sections; call recipe.finish() before using the values.
   void bind(config::Recipe& recipe);

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "model/transformer.h"
-#include "train/optimizer.h"
+#include "parallel/optimizer.h"
 
 namespace sauropod::train {
 namespace {
@@ -22,8 +22,8 @@ TEST_P(Overfit, OneBatch) {
   options.vocabulary = 97;
   options.resolve(0);
   model::ParameterMemory memory(model::parameter_table(options), GetParam().second, at::kCPU, true);
+  parallel::Optimizer optimizer(memory, {.weight_decay = 0});
   memory.initialize(1);
-  Optimizer optimizer(memory, {.weight_decay = 0});
   const model::Transformer model(options, memory);
   const at::Tensor ids = at::empty({4, 33}, at::kInt);
   for (int64_t i = 0; i < ids.numel(); ++i)

@@ -20,6 +20,7 @@ struct RunSettings {
   std::filesystem::path out;      // the run's folder
   bool resume = false;
   bool force_data = false;  // resume although the data differ
+  int64_t ranks = 0;  // that a rehearsal on the meta device is for; 0: as many as hold the model once
   std::string init_from;    // a checkpoint whose weights to begin with; empty: none
 };
 
@@ -29,6 +30,8 @@ struct Prepared {
   RunOptions options;  // resolved: model sizes, precision, micro-batch, threads
   std::optional<tokenizer::Tokenizer> tokenizer;
   model::Precision precision = model::Precision::fp32;
+  comm::LaunchEnvironment environment;  // which rank this process is
+  int64_t ranks = 1;                    // of the run, or of the one that is rehearsed
 };
 
 // Reads the recipe and the tokenizer, and checks everything that can be checked without data. Throws

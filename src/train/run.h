@@ -1,7 +1,8 @@
-// A training run on one process (docs/train.md).
+// A training run, as one of its ranks makes it (docs/train.md, docs/parallel.md).
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "train/prepare.h"
 
@@ -23,9 +24,11 @@ RunResult run(Prepared prepared);
 struct MetaResult {
   int64_t parameters = 0;
   double flops_per_token = 0;
+  std::vector<int64_t> stage_layers;      // of each stage of the pipeline
+  std::vector<int64_t> stage_parameters;  // of one of its ranks
 };
 
-// One forward and backward pass on shapes alone: what `train.device = "meta"` runs.
+// Forward and backward passes on shapes alone, of one rank of each stage: what `train.device = "meta"` runs.
 MetaResult run_on_meta(const Prepared& prepared);
 
 }  // namespace sauropod::train

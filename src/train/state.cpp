@@ -1,46 +1,48 @@
 #include "train/state.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.h"
+#include "checkpoint/flat.h"
 #include "model/options_json.h"
 
 namespace sauropod::train {
 namespace {
 
-const char* stored_type(at::ScalarType type) {
-  return type == at::kDouble ? "F64" : "F32";
+const char* stored_type(at::ScalarType type) { return type == at::kDouble ? "F64" : "F32"; }
+
+checkpoint::FlatEntry entry_of(const model::ParameterMemory& memory, size_t index) {
+  const model::Parameter& parameter = memory.table()[index];
+  return {parameter.name,
+          {parameter.whole_shape(), {parameter.begin(), parameter.shape}},
+          memory.offset(index)};
 }
 
-// One parameter of one kind, whole, into memory of this type.
-void read_parameter(const checkpoint::Reader& reader, const model::Parameter& parameter,
-                    const std::string& kind, at::ScalarType type, void* out) {
-  const checkpoint::StoredTensor* stored = reader.manifest().find(parameter.name, kind);
-  if (stored == nullptr)
-    base::fail("{} has no {} of {}: it is a checkpoint of another model", reader.path(), kind,
-               parameter.name);
-  if (stored->shape != parameter.shape)
-    base::fail("{}: {} has shape [{}], the model's is [{}]", reader.path(), parameter.name,
-               fmt::join(stored->shape, ", "), fmt::join(parameter.shape, ", "));
-  reader.read(parameter.name, kind, stored_type(type),
-              checkpoint::Dimensions(parameter.shape.size(), 0), parameter.shape, out);
-}
+// What a rank without any of a parameter has nothing of.
+bool empty(const model::Parameter& parameter) { return parameter.size() == 0; }
 
-void read_moments(const checkpoint::Reader& reader, const model::ParameterMemory& memory,
-                  const std::string& kind, const at::Tensor& flat) {
-  const at::Tensor host = flat.device().is_cpu() ? flat : at::empty_like(flat, at::kCPU);
+void read_moment(const checkpoint::Reader& reader, const model::ParameterMemory& memory,
+                 const std::string& kind, const std::vector<parallel::Piece>& pieces,
+                 const at::Tensor& state) {
+  std::vector<checkpoint::FlatEntry> layout;
   for (size_t i = 0; i < memory.table().size(); ++i)
-    read_parameter(reader, memory.table()[i], kind, host.scalar_type(),
-                   memory.view(host, i).data_ptr());
-  if (!flat.device().is_cpu()) flat.copy_(host);
+    if (!empty(memory.table()[i])) layout.push_back(entry_of(memory, i));
+  for (const parallel::Piece& piece : pieces) {
+    const at::Tensor part = state.narrow(0, piece.state, piece.size());
+    const at::Tensor host =
+        part.device().is_cpu() ? part : at::empty(part.sizes(), part.options().device(at::kCPU));
+    checkpoint::read_range(reader, kind, stored_type(host.scalar_type()), layout,
+                           {piece.begin, piece.end}, host.data_ptr());
+    if (!part.device().is_cpu()) part.copy_(host);
+  }
 }
 
 }  // namespace
 
-checkpoint::Snapshot take_snapshot(const model::ParameterMemory& memory, const Optimizer& optimizer,
-                                   const Guard& guard, const Progress& progress,
-                                   const nlohmann::json& recipe, const nlohmann::json& data,
-                                   const model::ModelOptions& model,
+checkpoint::Snapshot take_snapshot(const parallel::DistributedModel& model,
+                                   const parallel::Optimizer& optimizer, const Guard& guard,
+                                   const Progress& progress, const nlohmann::json& recipe,
+                                   const nlohmann::json& data, const model::ModelOptions& options,
                                    const std::string& tokenizer_file) {
   checkpoint::Snapshot snapshot;
   snapshot.step = progress.step;
@@ -52,42 +54,37 @@ checkpoint::Snapshot take_snapshot(const model::ParameterMemory& memory, const O
                        {"guard", guard.state()},
                        {"recipe", recipe},
                        {"data", data}};
-  snapshot.model = model::to_json(model);
+  snapshot.model = model::to_json(options);
   snapshot.tokenizer_file = tokenizer_file;
 
-  struct Copies {
-    std::vector<at::Tensor> flat;
-  };
-  auto copies = std::make_shared<Copies>();
-  const auto copy_of = [](const at::Tensor& flat) {
-    return flat.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-  };
-  const std::pair<const char*, at::Tensor> kinds[] = {
-      {"master", memory.copy_master(0, memory.flat_size())},
-      {"moment1", copy_of(optimizer.moment1())},
-      {"moment2", copy_of(optimizer.moment2())}};
-  for (const auto& [kind, copy] : kinds) {
-    copies->flat.push_back(copy);
-    for (size_t i = 0; i < memory.table().size(); ++i) {
-      const model::Parameter& parameter = memory.table()[i];
-      checkpoint::Box box;
-      box.parameter = parameter.name;
-      box.kind = kind;
-      box.dtype = stored_type(copy.scalar_type());
-      box.full_shape = box.shape = parameter.shape;
-      box.offset.assign(parameter.shape.size(), 0);
-      box.data = memory.view(copy, i).data_ptr();
-      snapshot.boxes.push_back(std::move(box));
-    }
+  const model::ParameterMemory& memory = model.memory();
+  std::vector<checkpoint::FlatEntry> layout;
+  for (size_t i = 0; i < memory.table().size(); ++i)
+    if (model.placement().held[i].counted && !empty(memory.table()[i]))
+      layout.push_back(entry_of(memory, i));
+  auto copies = std::make_shared<std::vector<at::Tensor>>();
+  for (const parallel::Piece& piece : optimizer.saved_pieces()) {
+    const auto add = [&](const char* kind, const at::Tensor& copy) {
+      copies->push_back(copy);
+      checkpoint::add_range(snapshot, kind, stored_type(copy.scalar_type()), layout,
+                            {piece.begin, piece.end}, copy.data_ptr());
+    };
+    const auto copy_of = [&](const at::Tensor& state) {
+      return state.narrow(0, piece.state, piece.size())
+          .to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    };
+    add("master", memory.copy_master(piece.begin, piece.end));
+    add("moment1", copy_of(optimizer.moment1()));
+    add("moment2", copy_of(optimizer.moment2()));
   }
   snapshot.owner = copies;
   return snapshot;
 }
 
-void restore(const checkpoint::Reader& reader, model::ParameterMemory& memory, Optimizer& optimizer,
-             Guard& guard, Progress& progress) {
-  read_moments(reader, memory, "moment1", optimizer.moment1());
-  read_moments(reader, memory, "moment2", optimizer.moment2());
+void restore(const checkpoint::Reader& reader, model::ParameterMemory& memory,
+             parallel::Optimizer& optimizer, Guard& guard, Progress& progress) {
+  read_moment(reader, memory, "moment1", optimizer.pieces(), optimizer.moment1());
+  read_moment(reader, memory, "moment2", optimizer.pieces(), optimizer.moment2());
   restore_weights(reader, memory);
   const nlohmann::json& training = reader.manifest().training;
   try {
@@ -103,10 +100,21 @@ void restore(const checkpoint::Reader& reader, model::ParameterMemory& memory, O
 }
 
 void restore_weights(const checkpoint::Reader& reader, model::ParameterMemory& memory) {
-  for (size_t i = 0; i < memory.table().size(); ++i)
+  for (size_t i = 0; i < memory.table().size(); ++i) {
+    const model::Parameter& parameter = memory.table()[i];
+    if (empty(parameter)) continue;
+    const checkpoint::StoredTensor* stored = reader.manifest().find(parameter.name, "master");
+    if (stored == nullptr)
+      base::fail("{} has no master of {}: it is a checkpoint of another model", reader.path(),
+                 parameter.name);
+    if (stored->shape != parameter.whole_shape())
+      base::fail("{}: {} has shape [{}], the model's is [{}]", reader.path(), parameter.name,
+                 fmt::join(stored->shape, ", "), fmt::join(parameter.whole_shape(), ", "));
     memory.fill_master(i, [&](void* out) {
-      read_parameter(reader, memory.table()[i], "master", memory.master_type(), out);
+      reader.read(parameter.name, "master", stored_type(memory.master_type()), parameter.begin(),
+                  parameter.shape, out);
     });
+  }
 }
 
 }  // namespace sauropod::train

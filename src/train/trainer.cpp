@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "checkpoint/newest.h"
 #include "model/options_json.h"
 #include "telemetry/log.h"
 #include "train/batch.h"
@@ -29,7 +30,11 @@ at::Device device_of(const TrainOptions& options) {
   return at::Device(options.device);
 }
 
-AdamOptions adam_options(const TrainOptions& options) {
+comm::MeshOptions mesh_options(const parallel::ParallelOptions& options) {
+  return {static_cast<int>(options.tensor), static_cast<int>(options.pipeline)};
+}
+
+parallel::AdamOptions adam_options(const TrainOptions& options) {
   return {options.beta1, options.beta2, options.epsilon, options.weight_decay, options.clip};
 }
 
@@ -72,19 +77,24 @@ std::filesystem::path checkpoint_folder(const Prepared& prepared) {
   return path.empty() ? prepared.settings.out / "checkpoints" : std::filesystem::path(path);
 }
 
-Trainer::Trainer(const Prepared& prepared)
+Trainer::Trainer(const Prepared& prepared, comm::World& world)
     : prepared_(prepared),
       options_(prepared_.options),
+      mesh_(world, mesh_options(options_.parallel)),
+      peers_(mesh_.world()),
       store_(checkpoint_folder(prepared_)),
-      journal_(prepared_.settings.out / "events.jsonl"),
       data_(options_.data.train, options_.model.context, static_cast<uint64_t>(options_.train.seed),
             options_.model.vocabulary),
-      memory_(model::parameter_table(options_.model), prepared_.precision,
-              device_of(options_.train), /*gradients=*/true),
-      model_(options_.model, memory_, model::parse_recompute(options_.train.recompute)),
-      optimizer_(memory_, adam_options(options_.train)),
+      model_(options_.model, options_.parallel,
+             parallel::place(options_.model, options_.parallel, mesh_.layout(),
+                             mesh_.coordinates()),
+             prepared_.precision, device_of(options_.train),
+             model::parse_recompute(options_.train.recompute), mesh_),
+      optimizer_(model_.memory(), model_.placement().held, mesh_, options_.parallel.zero,
+                 adam_options(options_.train)),
       guard_(options_.train.guard),
-      writer_(store_, {options_.checkpoint.keep_last, options_.checkpoint.keep_every}) {
+      writer_(store_, {options_.checkpoint.keep_last, options_.checkpoint.keep_every}, {}, &peers_) {
+  if (mesh_.world().rank() == 0) journal_.emplace(prepared_.settings.out / "events.jsonl");
   at::set_num_threads(options_.train.threads);
   if (options_.train.deterministic)
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -96,42 +106,64 @@ Trainer::Trainer(const Prepared& prepared)
   begin();
 }
 
+int64_t Trainer::parameters() const {
+  return model::parameter_count(model::parameter_table(options_.model));
+}
+
+void Trainer::event(std::string_view name, const nlohmann::json& fields) {
+  if (journal_) journal_->event(name, fields);
+}
+
 void Trainer::begin() {
-  std::vector<std::string> complaints;
-  const auto reader = checkpoint::Reader::newest_intact(store_, &complaints);
-  if (!prepared_.settings.resume) {
-    if (reader || !complaints.empty())
+  if (prepared_.settings.resume && resume()) return;
+  begin_anew();
+}
+
+void Trainer::begin_anew() {
+  // Rank 0 looks, so that all decide alike.
+  checkpoint::decide(peers_, [&] {
+    std::vector<std::string> complaints;
+    const auto reader = checkpoint::Reader::newest_intact(store_, &complaints);
+    if (!prepared_.settings.resume && (reader || !complaints.empty()))
       base::fail_usage("{} already holds checkpoints{}: --resume goes on with that run, another "
                        "--out begins a new one",
                        store_.describe(""),
                        reader ? fmt::format(" up to step {}", reader->manifest().step) : "");
-  } else if (reader) {
-    for (const std::string& complaint : complaints) {
-      log::warn("{}", complaint);
-      journal_.event("checkpoint_passed_over", {{"why", complaint}});
-    }
-    resume(*reader);
-    return;
-  } else {
-    for (const std::string& complaint : complaints) log::warn("{}", complaint);
-    log::info("no intact checkpoint in {}: beginning at step 0", store_.describe(""));
-  }
-  memory_.initialize(static_cast<uint64_t>(options_.train.seed));
+    return std::string();
+  });
+  model_.memory().initialize(static_cast<uint64_t>(options_.train.seed));
   if (prepared_.settings.init_from.empty()) return;
+  std::vector<std::string> complaints;
   const auto source = checkpoint::Reader::open(prepared_.settings.init_from, &complaints);
   if (source.tokenizer_file() != prepared_.tokenizer->file())
     base::fail_usage("{} was trained with another tokenizer than {}: use its own, {}tokenizer.json",
                      source.path(), options_.tokenizer.path, source.path());
-  restore_weights(source, memory_);
-  journal_.event("initialised", {{"from", source.path()}});
+  restore_weights(source, model_.memory());
+  event("initialised", {{"from", source.path()}});
 }
 
-void Trainer::resume(const checkpoint::Reader& reader) {
-  require_same_run(reader, prepared_, data_.describe());
-  restore(reader, memory_, optimizer_, guard_, progress_);
-  journal_.event("resumed", {{"step", progress_.step}, {"checkpoint", reader.path()}});
-  log::info("going on from {} (step {}, {} tokens)", reader.path(), progress_.step,
+bool Trainer::resume() {
+  std::vector<std::string> complaints;
+  const auto reader = checkpoint::load_newest(
+      store_, peers_,
+      [&](const checkpoint::Reader& candidate) {
+        require_same_run(candidate, prepared_, data_.describe());
+        restore(candidate, model_.memory(), optimizer_, guard_, progress_);
+      },
+      &complaints);
+  for (const std::string& complaint : complaints) {
+    if (!journal_) break;
+    log::warn("{}", complaint);
+    event("checkpoint_passed_over", {{"why", complaint}});
+  }
+  if (!reader) {
+    log::info("no intact checkpoint in {}: beginning at step 0", store_.describe(""));
+    return false;
+  }
+  event("resumed", {{"step", progress_.step}, {"checkpoint", reader->path()}});
+  log::info("going on from {} (step {}, {} tokens)", reader->path(), progress_.step,
             progress_.tokens);
+  return true;
 }
 
 // The loss of the next `sequences` samples in nats per token; the gradients are added to.
@@ -140,17 +172,20 @@ double Trainer::forward_backward(int64_t sequences) {
   loss_options.scale = 1.0 / static_cast<double>(sequences * options_.model.context);
   loss_options.z_loss = options_.train.z_loss;
   loss_options.chunk = options_.train.loss_chunk;
-  double loss = 0;
-  for (int64_t done = 0; done < sequences; done += options_.train.micro_batch) {
-    const int64_t count = std::min(options_.train.micro_batch, sequences - done);
-    const model::Batch batch =
-        make_batch(data_, progress_.sequences + done, count, options_.data.mask_documents,
-                   prepared_.tokenizer->end_of_document(), device());
-    const ops::CrossEntropy result = model_.loss(batch, loss_options);
-    result.loss.backward();
-    loss += result.nats.sum(at::kDouble).item<double>() * loss_options.scale;
-  }
-  return loss;
+  const parallel::Sequences mine =
+      parallel::sequences_of(sequences, mesh_.data().size(), mesh_.data().rank());
+  const int64_t size = options_.train.micro_batch;
+  const double loss = model_.forward_backward(
+      (mine.count + size - 1) / size,
+      [&](int64_t microbatch) {
+        const int64_t begin = microbatch * size;
+        return make_batch(data_, progress_.sequences + mine.first + begin,
+                          std::min(size, mine.count - begin), options_.data.mask_documents,
+                          prepared_.tokenizer->end_of_document(), device());
+      },
+      loss_options);
+  // Every rank of a tensor group has the same.
+  return sum_over(mesh_.world(), "loss", mesh_.coordinates().tensor == 0 ? loss : 0);
 }
 
 double Trainer::time_one_step() {
@@ -158,8 +193,9 @@ double Trainer::time_one_step() {
   forward_backward(sequences);
   const auto begin = Clock::now();
   forward_backward(sequences);
+  optimizer_.reduce_gradients();
   optimizer_.zero_gradients();
-  return seconds_since(begin);
+  return largest_over(mesh_.world(), "time of a step", seconds_since(begin));
 }
 
 StepResult Trainer::step() {
@@ -171,6 +207,7 @@ StepResult Trainer::step() {
   result.learning_rate = learning_rate(options_.train, progress_.tokens + result.tokens,
                                        options_.total_tokens());
   result.loss = forward_backward(sequences);
+  optimizer_.reduce_gradients();
   result.gradient_norm = optimizer_.gradient_norm();
   result.skipped = guard_.judge(progress_.step + 1, result.loss, result.gradient_norm);
   if (result.skipped.empty()) {
@@ -178,22 +215,24 @@ StepResult Trainer::step() {
   } else {
     optimizer_.zero_gradients();
     log::warn("step {} skipped: {}", progress_.step + 1, result.skipped);
-    journal_.event("step_skipped", {{"step", progress_.step + 1},
-                                    {"why", result.skipped},
-                                    {"first_sample", progress_.sequences},
-                                    {"samples", sequences}});
+    event("step_skipped", {{"step", progress_.step + 1},
+                           {"why", result.skipped},
+                           {"first_sample", progress_.sequences},
+                           {"samples", sequences}});
   }
   ++progress_.step;
   progress_.sequences += sequences;
   progress_.tokens += result.tokens;
   result.seconds = seconds_since(begin);
   progress_.seconds += result.seconds;
+  writer_.poll();
   return result;
 }
 
 std::optional<eval::Score> Trainer::validate() {
   if (!validation_) return std::nullopt;
-  return eval::evaluate(model_, *validation_, options_.eval.sequences, options_.train.micro_batch,
+  return eval::evaluate([&](const model::Batch& batch) { return model_.nats(batch); }, device(),
+                        *validation_, options_.eval.sequences, options_.train.micro_batch,
                         prepared_.tokenizer->end_of_document(), options_.data.mask_documents);
 }
 
@@ -201,14 +240,18 @@ std::string Trainer::checkpoint() {
   writer_.wait();
   const auto begin = Clock::now();
   checkpoint::Snapshot snapshot =
-      take_snapshot(memory_, optimizer_, guard_, progress_, prepared_.recipe.to_json(),
+      take_snapshot(model_, optimizer_, guard_, progress_, prepared_.recipe.to_json(),
                     data_.describe(), options_.model, prepared_.tokenizer->file());
   const std::string path = store_.describe(checkpoint::prefix_of_step(progress_.step));
-  journal_.event("checkpoint", {{"step", progress_.step},
-                                {"path", path},
-                                {"copy_seconds", seconds_since(begin)}});
+  event("checkpoint", {{"step", progress_.step},
+                       {"path", path},
+                       {"copy_seconds", seconds_since(begin)}});
   writer_.write_in_background(std::move(snapshot));
   return path;
+}
+
+std::string Trainer::agree_on_stop(const std::string& reason) {
+  return train::agree_on_stop(mesh_.world(), reason);
 }
 
 }  // namespace sauropod::train

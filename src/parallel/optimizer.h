@@ -1,0 +1,66 @@
+// AdamW over the flat buffers of a model that ranks may share: the sums of gradients over them, clipping
+// by the global norm, weight decay where the parameter table says so, and ZeRO-1.
+#pragma once
+
+#include "comm/mesh.h"
+#include "model/parameter_memory.h"
+#include "parallel/shards.h"
+
+namespace sauropod::parallel {
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  // 0: not clipped
+};
+
+// Not thread-safe. What it is given outlives it; `memory` has gradients. With a mesh all of its ranks make
+// the same calls.
+class Optimizer {
+ public:
+  // A process by itself.
+  Optimizer(model::ParameterMemory& memory, const AdamOptions& options);
+  Optimizer(model::ParameterMemory& memory, const std::vector<Held>& held, const comm::Mesh& mesh,
+            bool zero, const AdamOptions& options);
+
+  // After the backward pass: makes the gradients the sums over all ranks, of what each rank will update.
+  void reduce_gradients();
+  // The norm over all gradients of the model, each parameter once, on every rank.
+  double gradient_norm();
+  // One update at `rate`, with the gradients scaled down to the clipping norm, and the gradients set
+  // to zero. Adam's t counts the updates made, not the steps skipped. Ends with the new weights on every
+  // rank.
+  void update(double rate, double gradient_norm);
+  void zero_gradients();
+
+  int64_t updates() const { return updates_; }
+  void set_updates(int64_t updates) { updates_ = updates; }
+  // The moments of this rank's share, piece after piece.
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // What this rank writes of a checkpoint: shares of the pieces, where several ranks have the same ones.
+  std::vector<Piece> saved_pieces() const;
+  const at::Tensor& moment1() const { return moment1_; }
+  const at::Tensor& moment2() const { return moment2_; }
+  // Gives the other ranks the weights that this rank has changed otherwise than by update().
+  void gather_weights();
+
+ private:
+  void sum_partial();
+  void sum_tied();
+
+  model::ParameterMemory& memory_;
+  const std::vector<Held> held_;
+  const comm::Mesh* mesh_ = nullptr;
+  bool zero_ = false;
+  AdamOptions options_;
+  std::vector<Bucket> buckets_;
+  std::vector<Piece> pieces_;
+  // Runs of the pieces that count in the norm.
+  std::vector<Piece> counted_;
+  at::Tensor moment1_, moment2_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace sauropod::parallel
