@@ -215,8 +215,10 @@ TEST(CopyToGroup, LeavesASharedGradientAlone) {
       const at::Tensor a = random_numbers({4, 8}, "a").requires_grad_(true);
       const at::Tensor b = random_numbers({4, 8}, "b").requires_grad_(true);
       const Weight weight{random_numbers({8}, "w"), at::zeros({8}, at::kDouble)};
-      const Normalized n = add_norm(a.mul(2), through_group ? copy_to_group(b.mul(3), group, "b") : b.mul(3), weight,
-                                    {}, NormKind::layer, 1e-5);
+      // The last to be made is the first to have its gradient.
+      const at::Tensor residual = a.mul(2), scaled = b.mul(3);
+      const at::Tensor delta = through_group ? copy_to_group(scaled, group, "delta") : scaled;
+      const Normalized n = add_norm(residual, delta, weight, {}, NormKind::layer, 1e-5);
       torch::autograd::backward({n.y}, {random_numbers({4, 8}, "dy")});
       return Tensors{a.grad(), b.grad()};
     };
