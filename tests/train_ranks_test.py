@@ -96,6 +96,7 @@ def train(layout, out, *arguments, expect=0):
             process.kill()
             process.wait()
     for rank, process in enumerate(processes):
+        assert "frame #" not in errors[rank], f"rank {rank} shows a backtrace: {errors[rank]}"
         assert process.returncode == expect, f"{layout}, rank {rank} ended with {process.returncode}: {errors[rank]}"
     return errors
 

@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include <c10/util/Logging.h>
+
 #include "base/error.h"
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
@@ -28,6 +30,10 @@ std::string first_line(const char* text) {
   const std::string_view whole(text);
   return std::string(whole.substr(0, whole.find('\n')));
 }
+
+// c10d logs a backtrace when the store ends before its clients, as it does at the end of every run whose rank 0
+// keeps it. What matters of its troubles reaches our own messages as an exception.
+void log_errors_only() { FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, 2); }
 
 constexpr auto kAnswer = 10s;
 
@@ -160,6 +166,7 @@ int StoreServer::port() const { return server_->store->getPort(); }
 
 Store::Store(std::string host, int port, std::chrono::milliseconds timeout, std::string prefix)
     : host_(std::move(host)), port_(port), prefix_(std::move(prefix)), client_(std::make_shared<Client>()) {
+  log_errors_only();
   const auto end = std::chrono::steady_clock::now() + timeout;
   std::string problem = reach(host_, port_, end);
   if (problem.empty()) {
