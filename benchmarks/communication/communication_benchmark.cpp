@@ -78,6 +78,10 @@ void measure_world(bool shared_memory, int64_t megabytes, int repeats, int port)
             [&] { peers->allreduce(tensors)->wait(); });
     measure(*group, fmt::format("reduce-scatter, c10d over Gloo, {} MB", megabytes), gigabytes, repeats,
             [&] { peers->_reduce_scatter_base(part, whole)->wait(); });
+    tensors = {small};
+    measure(*group, "1000 all-reduces of 1 KB, c10d over Gloo", 1e-3, repeats, [&] {
+      for (int i = 0; i < 1000; ++i) peers->allreduce(tensors)->wait();
+    });
     group->barrier("end").wait();
   }
 }

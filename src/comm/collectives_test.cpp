@@ -1,19 +1,14 @@
 // Every collective in every type against a plain computation, over shared memory and over Gloo.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <dirent.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
 
-#include "base/random.h"
+#include "comm/mesh.h"
 #include "comm/test_support.h"
 
 namespace sauropod::comm {
@@ -173,6 +168,35 @@ TEST(Collectives, OverGloo) {
         check_everything(world);
       },
       over_gloo());
+}
+
+// Two ranks on each of two hosts, by the names that the launcher gives them.
+TEST(Collectives, TwoHosts) {
+  test::RunOptions options;
+  options.environment = [](int rank) {
+    return std::map<std::string, std::string>{{"SAUROPOD_HOST", rank < 2 ? "a" : "b"},
+                                              {"SAUROPOD_LOCAL_RANK", std::to_string(rank % 2)},
+                                              {"SAUROPOD_LOCAL_SIZE", "2"}};
+  };
+  run_ranks(
+      4,
+      [](World& world) {
+        EXPECT_EQ(world.local_rank(), world.rank() % 2);
+        EXPECT_EQ(world.local_size(), 2);
+        EXPECT_EQ(world.places()[2].host, "b");
+        const Mesh mesh(world, {.tensor = 2, .pipeline = 2});
+        EXPECT_EQ(mesh.tensor().backend(), "shared memory");
+        EXPECT_EQ(mesh.pipeline().backend(), "gloo");
+        EXPECT_EQ(mesh.data().backend(), "single");
+        EXPECT_EQ(mesh.world().backend(), "gloo");
+        for (Communicator* group : {&mesh.tensor(), &mesh.pipeline(), &mesh.world(), mesh.embedding()}) {
+          check_all_reduce(*group, at::kFloat);
+          check_gather_and_scatter(*group, at::kFloat);
+          check_rest(*group, at::kFloat);
+        }
+        EXPECT_THROW(Mesh(world, {.tensor = 4}), base::Error);
+      },
+      options);
 }
 
 // A thread's worth of calls under way at once, waited for in the wrong order.

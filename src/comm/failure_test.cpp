@@ -58,7 +58,7 @@ TEST_P(Failure, KilledRankIsNamedAtOnce) {
 }
 
 TEST_P(Failure, StoppedRankIsNamedAfterTheTimeout) {
-  RunOptions options = short_time(GetParam(), 4s);
+  RunOptions options = short_time(GetParam(), 5s);
   options.killed_last = {2};
   const auto results = run_ranks(
       4, [](World& world) { work(world, [] { raise(SIGSTOP); }); }, options);
@@ -68,7 +68,7 @@ TEST_P(Failure, StoppedRankIsNamedAfterTheTimeout) {
 }
 
 TEST_P(Failure, LateRankIsNamedThoughOthersWaitForItsVictims) {
-  RunOptions options = short_time(GetParam(), 3s);
+  RunOptions options = short_time(GetParam(), 4s);
   options.killed_last = {2};
   const auto results = run_ranks(
       4,
@@ -128,16 +128,16 @@ TEST(Start, DifferentRecipesAreNamedOnAllRanks) {
 
 TEST(Start, RankThatDoesNotComeIsNamed) {
   RunOptions options = short_time(true);
-  options.communication.startup_timeout = 2s;
+  options.communication.startup_timeout = 1s;
   options.environment = [](int) { return std::map<std::string, std::string>{{"SAUROPOD_WORLD_SIZE", "3"}}; };
   const auto results = run_ranks(2, [](World&) { FAIL() << "started"; }, options);
   for (const RankResult& result : results)
-    EXPECT_CONTAINS(result.output, "1 of 3 ranks did not start within 2 s: rank 2");
+    EXPECT_CONTAINS(result.output, "1 of 3 ranks did not start within 1 s: rank 2");
 }
 
 TEST(Start, TwoProcessesOfOneRankAreRefused) {
   RunOptions options = short_time(true);
-  options.communication.startup_timeout = 2s;
+  options.communication.startup_timeout = 1s;
   options.environment = [](int) {
     return std::map<std::string, std::string>{{"SAUROPOD_RANK", "1"}, {"SAUROPOD_LOCAL_RANK", "1"}};
   };
@@ -172,7 +172,7 @@ TEST(Start, UnreachableStore) {
   environment.rank = 1;
   environment.store_port = 9;
   CommunicationOptions options;
-  options.startup_timeout = 2s;
+  options.startup_timeout = 1s;
   // Discard addresses (RFC 5737) aren't routed; a name that doesn't exist; a port on which nobody listens.
   for (const char* host : {"192.0.2.1", "no-such-host.invalid", "127.0.0.1"}) {
     environment.store_host = host;
@@ -180,7 +180,7 @@ TEST(Start, UnreachableStore) {
       World::start(environment, options);
       FAIL() << "started";
     } catch (const CommunicationError& error) {
-      EXPECT_CONTAINS(std::string(error.what()), fmt::format("no store answered at {}:9 within 2 s", host));
+      EXPECT_CONTAINS(std::string(error.what()), fmt::format("no store answered at {}:9 within 1 s", host));
     }
   }
 }
