@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/embedding.h"
+#include "ops/notify.h"
 
 namespace sauropod::model {
 
@@ -53,14 +54,21 @@ BlockState Transformer::embed(const Batch& batch) const {
   return {boundary_ == nullptr ? std::move(x) : boundary_->leave(std::move(x)), {}};
 }
 
-BlockState Transformer::blocks(const Batch& batch, BlockState state) const {
+BlockState Transformer::blocks(const Batch& batch, BlockState state, const LayerDone& done) const {
   const int64_t sequences = batch.tokens.size(0), length = batch.tokens.size(1);
   BlockShape shape = shape_;
   shape.attention.sequences = sequences;
   shape.attention.length = length;
   const ops::AttentionContext context{batch.first, angles_.cosine, angles_.sine};
-  for (const BlockWeights& block : blocks_)
-    state = block_forward(block, shape, context, state, recompute_, boundary_);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (done) {
+      const int64_t layer = span_.begin + static_cast<int64_t>(i);
+      const auto marked =
+          ops::notify({state.residual, state.delta}, [done, layer] { done(layer); });
+      state = {marked[0], marked[1]};
+    }
+    state = block_forward(blocks_[i], shape, context, state, recompute_, boundary_);
+  }
   return state;
 }
 

@@ -2,6 +2,8 @@
 // no ranks.
 #pragma once
 
+#include <functional>
+
 #include "model/block.h"
 #include "ops/cross_entropy.h"
 
@@ -25,6 +27,9 @@ struct Span {
   bool head = true;
 };
 
+// Called in the backward pass when everything that a layer adds to its gradients is added.
+using LayerDone = std::function<void(int64_t layer)>;
+
 class Transformer {
  public:
   // `memory` is of the table of `options` (resolved), or of those parts of it that the span and the
@@ -36,7 +41,7 @@ class Transformer {
   // The final normalised states [S · T, hidden]: the three steps below, of a whole model.
   at::Tensor states(const Batch& batch) const;
   BlockState embed(const Batch& batch) const;
-  BlockState blocks(const Batch& batch, BlockState state) const;
+  BlockState blocks(const Batch& batch, BlockState state, const LayerDone& done = {}) const;
   at::Tensor normalize(const BlockState& state) const;
   // The loss of the batch; see ops::linear_cross_entropy. Backward through it adds to the gradients.
   ops::CrossEntropy loss(const Batch& batch, const ops::CrossEntropyOptions& options) const;

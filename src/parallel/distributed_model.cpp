@@ -40,7 +40,8 @@ DistributedModel::DistributedModel(const model::ModelOptions& options,
 
 DistributedModel::Pass DistributedModel::forward(size_t chunk, const model::Batch& batch,
                                                  const at::Tensor& input,
-                                                 const ops::CrossEntropyOptions& loss) {
+                                                 const ops::CrossEntropyOptions& loss,
+                                                 const model::LayerDone& done) {
   const model::Transformer& model = chunks_[chunk];
   Pass pass;
   model::BlockState state;
@@ -51,7 +52,7 @@ DistributedModel::Pass DistributedModel::forward(size_t chunk, const model::Batc
     if (loss.gradients) pass.input.requires_grad_(true);
     state.residual = pass.input;
   }
-  state = model.blocks(batch, std::move(state));
+  state = model.blocks(batch, std::move(state), done);
   if (!model.span().head) {
     pass.output = state.residual.add(state.delta);
     return pass;
@@ -69,7 +70,8 @@ at::Tensor DistributedModel::message(const model::Batch& batch) const {
 }
 
 double DistributedModel::forward_backward(int64_t microbatches, const BatchOf& batch_of,
-                                          const ops::CrossEntropyOptions& loss) {
+                                          const ops::CrossEntropyOptions& loss,
+                                          const model::LayerDone& done) {
   const auto stages = static_cast<int64_t>(mesh_.layout().pipeline);
   const auto chunks = static_cast<int64_t>(chunks_.size());
   std::vector<std::optional<model::Batch>> batches(static_cast<size_t>(microbatches));
@@ -101,7 +103,8 @@ double DistributedModel::forward_backward(int64_t microbatches, const BatchOf& b
     const std::pair<int64_t, int64_t> key{action.chunk, action.microbatch};
     const auto chunk = static_cast<size_t>(action.chunk / stages);
     if (action.forward) {
-      Pass pass = forward(chunk, batch(action.microbatch), arrived, loss);
+      Pass pass = forward(chunk, batch(action.microbatch), arrived, loss,
+                          action.microbatch + 1 == microbatches ? done : nullptr);
       if (pass.nats.defined()) {
         if (!pass.nats.is_meta()) sum += pass.nats.sum(at::kDouble).item<double>() * loss.scale;
       } else {
@@ -143,7 +146,7 @@ at::Tensor DistributedModel::nats(const model::Batch& batch) {
                       {{static_cast<int>((chunk - 1) % stages), input}})
             .wait();
     }
-    Pass pass = forward(static_cast<size_t>(chunk / stages), batch, input, options);
+    Pass pass = forward(static_cast<size_t>(chunk / stages), batch, input, options, {});
     result = pass.nats;
     if (!result.defined())
       pipeline

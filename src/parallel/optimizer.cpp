@@ -14,8 +14,6 @@
 namespace sauropod::parallel {
 namespace {
 
-constexpr int64_t kBucketElements = int64_t{16} << 20;
-
 // The parts of `pieces` in [begin, end) are appended to `runs`, joined to the last one where they go on.
 void append(std::vector<Piece>& runs, const std::vector<Piece>& pieces, int64_t begin, int64_t end) {
   for (const Piece& piece : pieces) {
@@ -42,11 +40,12 @@ Optimizer::Optimizer(model::ParameterMemory& memory, const AdamOptions& options)
 }
 
 Optimizer::Optimizer(model::ParameterMemory& memory, const std::vector<Held>& held,
-                     const comm::Mesh& mesh, bool zero, const AdamOptions& options)
+                     const comm::Mesh& mesh, bool zero, const AdamOptions& options,
+                     int64_t bucket_elements)
     : memory_(memory), held_(held), mesh_(&mesh), options_(options) {
   SAUROPOD_CHECK(memory.gradients().defined() && held.size() == memory.table().size());
   zero_ = zero && mesh.data().size() > 1;
-  buckets_ = make_buckets(memory, held_, kBucketElements);
+  buckets_ = make_buckets(memory, held_, bucket_elements);
   pieces_ = zero_ ? pieces_of(buckets_, mesh.data().size(), mesh.data().rank())
                   : pieces_of(buckets_, 1, 0);
   memory.keep_lower_halves(pieces_);
@@ -70,10 +69,32 @@ std::vector<Piece> Optimizer::saved_pieces() const {
   return shares;
 }
 
-void Optimizer::sum_partial() {
+bool Optimizer::complete(const Bucket& bucket) const {
+  // The embeddings (layer −1) come last in a backward pass; what stands behind the last layer comes first.
+  const int64_t last = done_.empty() ? -1 : *done_.rbegin();
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (memory_.offset(i) < bucket.begin || memory_.offset(i) >= bucket.end) continue;
+    const int64_t layer = memory_.table()[i].layer;
+    if (layer < 0 || (layer <= last && !done_.contains(layer))) return false;
+  }
+  return true;
+}
+
+void Optimizer::layer_done(int64_t layer) {
+  if (mesh_ == nullptr || mesh_->world().size() == 1) return;
+  done_.insert(layer);
+  while (reducing_ < buckets_.size()) {
+    const Bucket& next = buckets_[buckets_.size() - 1 - reducing_];
+    if (!complete(next)) return;
+    start_reducing(next);
+  }
+}
+
+void Optimizer::sum_partial(const Bucket& bucket) {
   std::vector<at::Tensor> parts;
   for (size_t i = 0; i < held_.size(); ++i)
-    if (held_[i].partial) parts.push_back(memory_.view(memory_.gradients(), i).view({-1}));
+    if (held_[i].partial && memory_.offset(i) >= bucket.begin && memory_.offset(i) < bucket.end)
+      parts.push_back(memory_.view(memory_.gradients(), i).view({-1}));
   if (parts.empty()) return;
   // Small and many: one message.
   const at::Tensor together = at::cat(parts);
@@ -83,6 +104,23 @@ void Optimizer::sum_partial() {
     part.copy_(together.narrow(0, at, part.numel()));
     at += part.numel();
   }
+}
+
+void Optimizer::start_reducing(const Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  ++reducing_;
+  sum_partial(bucket);
+  comm::Communicator& data = mesh_->data();
+  if (data.size() == 1) return;
+  const at::Tensor gradients = memory_.gradients().narrow(0, bucket.begin, bucket.size());
+  if (!zero_) {
+    handles_.push_back(data.all_reduce("gradients", gradients));
+    return;
+  }
+  const std::vector<int64_t> offsets = share_offsets(bucket, data.size());
+  const auto at = static_cast<size_t>(data.rank());
+  const at::Tensor own = gradients.narrow(0, offsets[at], offsets[at + 1] - offsets[at]);
+  handles_.push_back(data.reduce_scatter("gradients", gradients, own, offsets));
 }
 
 void Optimizer::sum_tied() {
@@ -102,23 +140,11 @@ void Optimizer::sum_tied() {
 void Optimizer::reduce_gradients() {
   if (mesh_ == nullptr) return;
   const at::NoGradGuard no_grad;
-  sum_partial();
-  comm::Communicator& data = mesh_->data();
-  if (data.size() > 1) {
-    std::vector<comm::Handle> handles;
-    for (const Bucket& bucket : buckets_) {
-      const at::Tensor gradients = memory_.gradients().narrow(0, bucket.begin, bucket.size());
-      if (!zero_) {
-        handles.push_back(data.all_reduce("gradients", gradients));
-        continue;
-      }
-      const std::vector<int64_t> offsets = share_offsets(bucket, data.size());
-      const auto at = static_cast<size_t>(data.rank());
-      const at::Tensor own = gradients.narrow(0, offsets[at], offsets[at + 1] - offsets[at]);
-      handles.push_back(data.reduce_scatter("gradients", gradients, own, offsets));
-    }
-    for (comm::Handle& handle : handles) handle.wait();
-  }
+  while (reducing_ < buckets_.size()) start_reducing(buckets_[buckets_.size() - 1 - reducing_]);
+  for (comm::Handle& handle : handles_) handle.wait();
+  handles_.clear();
+  done_.clear();
+  reducing_ = 0;
   sum_tied();
 }
 

@@ -2,6 +2,9 @@
 // by the global norm, weight decay where the parameter table says so, and ZeRO-1.
 #pragma once
 
+#include <set>
+#include <vector>
+
 #include "comm/mesh.h"
 #include "model/parameter_memory.h"
 #include "parallel/shards.h"
@@ -22,10 +25,14 @@ class Optimizer {
  public:
   // A process by itself.
   Optimizer(model::ParameterMemory& memory, const AdamOptions& options);
+  // bucket_elements: of the gradients that are reduced at a time.
   Optimizer(model::ParameterMemory& memory, const std::vector<Held>& held, const comm::Mesh& mesh,
-            bool zero, const AdamOptions& options);
+            bool zero, const AdamOptions& options, int64_t bucket_elements = int64_t{16} << 20);
 
-  // After the backward pass: makes the gradients the sums over all ranks, of what each rank will update.
+  // During the last backward pass of a step: nothing will be added any more to the gradients of this layer,
+  // nor of the layers after it on this rank. Buckets that are complete are reduced in the background.
+  void layer_done(int64_t layer);
+  // After it: makes the gradients the sums over all ranks, of what each rank will update.
   void reduce_gradients();
   // The norm over all gradients of the model, each parameter once, on every rank.
   double gradient_norm();
@@ -47,7 +54,9 @@ class Optimizer {
   void gather_weights();
 
  private:
-  void sum_partial();
+  bool complete(const Bucket& bucket) const;
+  void start_reducing(const Bucket& bucket);
+  void sum_partial(const Bucket& bucket);
   void sum_tied();
 
   model::ParameterMemory& memory_;
@@ -61,6 +70,11 @@ class Optimizer {
   std::vector<Piece> counted_;
   at::Tensor moment1_, moment2_;
   int64_t updates_ = 0;
+  // Of the step in progress: the layers that are done, and the buckets that are being reduced, which are the
+  // last `reducing_` ones: every rank takes them from the end, so that all make the same calls in one order.
+  std::set<int64_t> done_;
+  size_t reducing_ = 0;
+  std::vector<comm::Handle> handles_;
 };
 
 }  // namespace sauropod::parallel

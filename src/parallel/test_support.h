@@ -89,7 +89,8 @@ class Trainee {
         mesh_(world, {static_cast<int>(parallel.tensor), static_cast<int>(parallel.pipeline), false}),
         model_(options_, parallel, placement(parallel), c.precision, at::kCPU, c.recompute, mesh_),
         optimizer_(model_.memory(), model_.placement().held, mesh_, parallel.zero,
-                   {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1, .clip = 0.5}) {
+                   {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1, .clip = 0.5},
+                   /*bucket_elements=*/3000) {
     model_.memory().initialize(7);
   }
 
@@ -111,7 +112,7 @@ class Trainee {
           return batch_of(case_, options_, first + mine.first + begin,
                           std::min(case_.micro_batch, mine.count - begin));
         },
-        loss);
+        loss, [&](int64_t layer) { optimizer_.layer_done(layer); });
     if (mesh_.coordinates().tensor > 0) sum = 0;
     const at::Tensor all = at::empty({1}, at::kDouble);
     all.data_ptr<double>()[0] = sum;

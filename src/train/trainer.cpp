@@ -183,7 +183,7 @@ double Trainer::forward_backward(int64_t sequences) {
                           std::min(size, mine.count - begin), options_.data.mask_documents,
                           prepared_.tokenizer->end_of_document(), device());
       },
-      loss_options);
+      loss_options, [&](int64_t layer) { optimizer_.layer_done(layer); });
   // Every rank of a tensor group has the same.
   return sum_over(mesh_.world(), "loss", mesh_.coordinates().tensor == 0 ? loss : 0);
 }
@@ -191,6 +191,7 @@ double Trainer::forward_backward(int64_t sequences) {
 double Trainer::time_one_step() {
   const int64_t sequences = options_.batch_of(progress_.step);
   forward_backward(sequences);
+  optimizer_.reduce_gradients();
   const auto begin = Clock::now();
   forward_backward(sequences);
   optimizer_.reduce_gradients();
