@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "comm/mesh.h"
 #include "comm/test_support.h"
@@ -277,6 +278,9 @@ void check_rebuilding(World& world) {
   }
   EXPECT_LE(entries("/proc/self/fd"), descriptors);
   EXPECT_LE(entries("/proc/self/task"), threads + 1);  // one that speaks to the store may be at it
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    EXPECT_EQ(line.find("memfd:sauropod"), std::string::npos) << line;
 }
 
 TEST(Rebuilding, OverSharedMemory) { run_ranks(2, check_rebuilding); }
