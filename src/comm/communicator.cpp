@@ -72,7 +72,7 @@ Communicator::Communicator(std::string name, int rank, std::vector<int> ranks,
       statistics_(std::make_shared<Statistics>()),
       recorder_(std::move(recorder)) {
   SAUROPOD_CHECK(rank >= 0 && rank < size(), "rank {} in a group of {}", rank, size());
-  if (recorder_) recorded_group_ = recorder_->open_group(name_, ranks_, rank_);
+  if (recorder_) recorded_group_ = recorder_->open_group(name_, ranks_, rank_, timeout_);
 }
 
 Communicator::~Communicator() {

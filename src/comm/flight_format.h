@@ -51,7 +51,7 @@ struct Group {
   U32 used;  // 1 while the group exists
   uint32_t size;
   uint32_t self;
-  uint32_t reserved;
+  uint32_t timeout;  // in milliseconds
   U64 collectives, exchanges, issued;
   char name[56];
   uint32_t members[kMembers];

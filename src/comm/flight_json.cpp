@@ -59,6 +59,7 @@ std::string to_json(const RankRecord& record) {
                       {"self", group.self},
                       {"collectives", group.collectives},
                       {"exchanges", group.exchanges},
+                      {"timeout", group.timeout.count()},
                       {"sent", counts(group.sent)},
                       {"received", counts(group.received)},
                       {"calls", calls}});
@@ -91,6 +92,7 @@ RankRecord record_from_json(const std::string& text) try {
     group.self = entry.at("self").get<int>();
     group.collectives = entry.at("collectives").get<uint64_t>();
     group.exchanges = entry.at("exchanges").get<uint64_t>();
+    group.timeout = std::chrono::milliseconds(entry.at("timeout").get<int64_t>());
     group.sent = counts_from(entry.at("sent"));
     group.received = counts_from(entry.at("received"));
     for (const json& c : entry.at("calls")) {

@@ -54,6 +54,7 @@ RecordedGroup read_group(const flight::Group& group, bool brief) {
                      .self = static_cast<int>(group.self),
                      .collectives = group.collectives.load(),
                      .exchanges = group.exchanges.load(),
+                     .timeout = std::chrono::milliseconds(group.timeout),
                      .sent = {},
                      .received = {},
                      .calls = {}};
@@ -140,7 +141,8 @@ FlightRecorder::~FlightRecorder() {
   if (file_) munmap(file_, sizeof(flight::File));
 }
 
-int FlightRecorder::open_group(const std::string& name, const std::vector<int>& members, int self) {
+int FlightRecorder::open_group(const std::string& name, const std::vector<int>& members, int self,
+                               std::chrono::milliseconds timeout) {
   if (members.size() > flight::kMembers) base::fail("a group of more than {} ranks", flight::kMembers);
   std::lock_guard lock(slots_mutex());
   for (size_t slot = 0; slot < flight::kGroups; ++slot) {
@@ -149,6 +151,7 @@ int FlightRecorder::open_group(const std::string& name, const std::vector<int>& 
     put(group.name, name);
     group.size = static_cast<uint32_t>(members.size());
     group.self = static_cast<uint32_t>(self);
+    group.timeout = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
     group.collectives = group.exchanges = group.issued = 0;
     for (size_t i = 0; i < members.size(); ++i) {
       group.members[i] = static_cast<uint32_t>(members[i]);

@@ -41,6 +41,7 @@ struct RecordedGroup {
   int self = 0;                 // this rank's place among them
   uint64_t collectives = 0;     // issued so far
   uint64_t exchanges = 0;
+  std::chrono::milliseconds timeout{0};
   std::map<int, uint64_t> sent = {}, received = {};  // transfers posted so far, by peer
   std::vector<RecordedCall> calls = {};    // in order; what is left of them
 };
@@ -101,7 +102,8 @@ class FlightRecorder : public std::enable_shared_from_this<FlightRecorder> {
   };
 
   // Groups are numbered; at most 64 exist at a time (base::Error).
-  int open_group(const std::string& name, const std::vector<int>& members, int self);
+  int open_group(const std::string& name, const std::vector<int>& members, int self,
+                 std::chrono::milliseconds timeout);
   void close_group(int group);
   Entry issue(int group, const Operation& operation);
   void beat();

@@ -176,10 +176,12 @@ TEST(FlightRecorder, JsonKeepsARecord) {
   record.failure = "\"quoted\"\nand broken \xff";
   record.groups[0].members = {0, 3, 6, 9, 10, 12, 1};
   record.groups[0].sent[3] = 7;
+  record.groups[0].timeout = std::chrono::milliseconds(1500);
   record.groups[0].calls[0].transfers = {{.peer = 3, .receive = false, .number = 7}};
   const std::string text = to_json(record);
   EXPECT_EQ(to_json(record_from_json(text)), text);
   EXPECT_EQ(record_from_json(text).groups[0].members, record.groups[0].members);
+  EXPECT_EQ(record_from_json(text).groups[0].timeout, record.groups[0].timeout);
   EXPECT_THROW(record_from_json("{}"), base::Error);
 }
 
@@ -230,6 +232,7 @@ TEST(FlightRecorder, FileIsReadWhileTheRankIsStoppedAndDead) {
     EXPECT_EQ(all.name, "all");
     EXPECT_EQ(all.members, (std::vector<int>{0, 1}));
     EXPECT_EQ(all.collectives, 300u);
+    EXPECT_EQ(all.timeout, std::chrono::seconds(60));
     ASSERT_EQ(all.calls.size(), 256u);
     EXPECT_EQ(all.calls.front().number, 45u);
     EXPECT_EQ(all.calls.back().number, 300u);
