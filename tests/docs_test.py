@@ -43,9 +43,11 @@ def check_command(text):
     if subcommands(tuple(path)) and words and re.fullmatch("[a-z][a-z-]*", words[0]):
         return f"no such command: sauropod {' '.join(path)} {words[0]}"
     help_text = help_of(tuple(path))
-    for word in words:
+    for place, word in enumerate(words):
         if word in {"|", ">", "&&", ";"}:
             break
+        if word == "--":  # another command follows, unless another program is to run it
+            return None if "--program" in words[:place] else check_command(shlex.join(words[place + 1:]))
         option = re.match(r"--[a-z][a-z-]*", word)
         if option and not re.search(re.escape(option.group()) + r"(?![a-z-])", help_text):
             return f"sauropod {' '.join(path)} has no option {option.group()}"

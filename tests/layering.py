@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 
-TENSOR_ROOMS = {"comm", "ops", "model", "parallel", "eval", "train", "plan", "infer"}
+TENSOR_ROOMS = {"comm", "ops", "model", "parallel", "eval", "train", "plan", "cluster", "infer"}
 FORBIDDEN = {"torch/torch.h", "torch/all.h", "torch/extension.h", "ATen/ATen.h"}
 TORCH_FOLDERS = ("torch/", "ATen/", "c10/", "caffe2/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')

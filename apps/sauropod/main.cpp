@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "cluster/process.h"
 #include "command.h"
 #include "telemetry/log.h"
 
 int main(int argc, char** argv) {
   using sauropod::base::Exit;
+  sauropod::cluster::follow_supervisor(argc, argv);
   sauropod::base::clean_up_on_signals();
   CLI::App app{"Sauropod: make a language model of your own and offer it to people"};
   app.require_subcommand(1);
@@ -21,9 +23,12 @@ int main(int argc, char** argv) {
   sauropod::apps::add_checkpoint(app);
   sauropod::apps::add_eval(app);
   sauropod::apps::add_generate(app);
+  sauropod::apps::add_launch(app);
   try {
     sauropod::telemetry::log::configure();
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
   } catch (const sauropod::base::Error& error) {

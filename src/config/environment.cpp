@@ -1,10 +1,12 @@
 #include "config/environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
-#include <vector>
 
 #include "base/error.h"
 #include "config/nearest.h"
@@ -36,6 +38,11 @@ constexpr std::array kVariables = {
     EnvironmentVariable{"SAUROPOD_ATTEMPT", "0", "How often the launcher has started the ranks before"},
     EnvironmentVariable{"SAUROPOD_FLIGHT_RECORDER", "unset",
                         "The file in which this rank keeps its last calls (docs/flight-recorder.md)"},
+    EnvironmentVariable{"SAUROPOD_SUPERVISOR", "unset",
+                        "The process with which this one ends, however that one ends"},
+    EnvironmentVariable{"OMP_NUM_THREADS", "unset",
+                        "The threads of a computation, where train.threads is 0; set by sauropod launch to this "
+                        "rank's share of the processors unless it is set already"},
     EnvironmentVariable{"RANK", "unset", "torchrun's, as the next ones: the rank"},
     EnvironmentVariable{"WORLD_SIZE", "unset", "The number of ranks"},
     EnvironmentVariable{"LOCAL_RANK", "unset", "The rank among those of this host"},
@@ -107,6 +114,23 @@ std::optional<std::string> launch_variable(std::string_view name) {
   const std::string value = read(std::string(name).c_str());
   if (value.empty()) return std::nullopt;
   return value;
+}
+
+std::optional<int> openmp_threads() {
+  const std::string value = read("OMP_NUM_THREADS");
+  if (value.empty()) return std::nullopt;
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = end == value.data() + value.size() || *end == ',';  // a list has a number for each level
+  if (error != std::errc{} || !whole || number < 1)
+    base::fail_usage("environment variable OMP_NUM_THREADS={}: it must be a whole number of at least 1", value);
+  return number;
+}
+
+std::vector<std::string> environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry; ++entry) entries.emplace_back(*entry);
+  return entries;
 }
 
 bool color_allowed() { return read("NO_COLOR").empty(); }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sauropod::config {
 
@@ -31,6 +32,10 @@ std::string cpu_kernels();
 // One of the declared variables by which launchers tell a process its rank, or nothing when it is unset or
 // empty. What they mean together is read in comm/launch_environment.h.
 std::optional<std::string> launch_variable(std::string_view name);
+// OMP_NUM_THREADS: the threads that a computation may use, or nothing.
+std::optional<int> openmp_threads();
+// All of it, declared or not, as NAME=value: for the programs that this one starts.
+std::vector<std::string> environment();
 // NO_COLOR (https://no-color.org): false when it is set to anything but nothing.
 bool color_allowed();
 // LC_ALL, LC_CTYPE, LANG: whether the terminal takes UTF-8.

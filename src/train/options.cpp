@@ -88,8 +88,8 @@ void TrainOptions::declare(config::Section& section) {
   section.option("device", device,
                  {.help = "Where to compute; meta runs one step on shapes alone",
                   .choices = {"cpu", "cuda", "meta"}});
-  section.option("threads", threads, {.help = "Of the computation; 0: all processors", .min = 0,
-                                      .max = 1024});
+  section.option("threads", threads, {.help = "Of the computation; 0: OMP_NUM_THREADS, or else all processors",
+                                      .min = 0, .max = 1024});
   section.option("deterministic", deterministic,
                  {.help = "The same bits each time on a GPU, at some cost (the CPU always gives "
                           "them)"});

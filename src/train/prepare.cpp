@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "config/environment.h"
 #include "ops/pointwise_kernel.h"
 
 namespace sauropod::train {
@@ -42,7 +43,8 @@ Prepared prepare(const RunSettings& settings) {
   if (train.micro_batch == 0)
     train.micro_batch = (train.batch_sequences + data_ranks - 1) / data_ranks;
   if (train.threads == 0)
-    train.threads = std::max(1, base::hardware_threads() / std::max(1, environment.local_size));
+    train.threads = config::openmp_threads().value_or(
+        std::max(1, base::hardware_threads() / std::max(1, environment.local_size)));
   if (train.device != "meta") {
     if (!tokenizer)
       base::fail_usage("{}: tokenizer.path is not set; make a tokenizer with `sauropod tokenizer "
