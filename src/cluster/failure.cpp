@@ -69,7 +69,10 @@ Blame find_blame(const std::vector<RankFate>& ranks, const std::vector<comm::Ran
     return record && record->status == comm::Status::gave_up;
   };
   const auto own = first_dead(ranks, [&](int rank) { return !victim(rank); });
-  if (!verdict.rank && !own && before.rank && !ranks[*before.rank].died()) return before;
+  // A rank that was stopped is continued to be ended, and may then wait for one that has given up on it.
+  const bool named_a_victim = verdict.rank && victim(*verdict.rank);
+  if ((!verdict.rank || named_a_victim) && !own && before.rank && !ranks[*before.rank].died())
+    return before;
   Blame blame{.rank = verdict.rank, .sentence = verdict.sentence};
   const comm::RankRecord* named = blame.rank ? find(records, *blame.rank) : nullptr;
   const bool failed = named && named->status == comm::Status::failed;
