@@ -180,11 +180,12 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const Store& store, int rank, int si
   try {
     options->devices = {interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
                                           : c10d::ProcessGroupGloo::createDeviceForInterface(interface)};
-    // A connection of its own: the mesh waits for keys.
+    // A connection of its own: the mesh waits for keys. Those of an earlier attempt with the same store have
+    // addresses where nobody listens any more.
     auto connection = store.client().store->clone();
     connection->setTimeout(timeout);
     state->group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", connection), rank, size, options);
+        c10::make_intrusive<c10d::PrefixStore>(store.prefix() + "gloo", connection), rank, size, options);
     state->group->setTimeout(kForever);
   } catch (const std::exception& error) {
     throw CommunicationError(fmt::format(
