@@ -210,6 +210,33 @@ def check_other_ways_to_begin(recipe, whole):
     assert result["ended_by"] == "train.max_time" and result["checkpoint"], result
 
 
+def check_nothing_left(recipe, whole):
+    result = json.loads(sauropod("train", recipe, "--out", whole, "--resume", "--json"))
+    assert result["step"] == 40 and result["loss"] is None, result
+    assert "nothing was left to do" in sauropod("train", recipe, "--out", whole, "--resume")
+
+
+def check_all_damaged(recipe, whole):
+    """With no checkpoint intact a run doesn't begin anew over what is left of it."""
+    run = folder / "all-damaged"
+    shutil.copytree(whole, run)
+    for file in run.glob("checkpoints/*/*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-100])
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "events.jsonl"}
+    sauropod("train", recipe, "--out", run, "--resume", expect=1, says=("none of them is intact", "another --out"))
+    for path, content in before.items():
+        assert path.read_bytes() == content, f"{path} was changed"
+    shutil.rmtree(run)
+
+
+def check_full_output():
+    with open("/dev/full", "w") as full:
+        for arguments in (("config", "show", source / "recipes/quickstart.toml"),
+                          ("checkpoint", "ls", "--json", folder / "whole")):
+            done = subprocess.run([program, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 1 and "standard output can't be written" in done.stderr, (arguments, done)
+
+
 def check_recipes():
     counts = {"gpt2-124m": 124_439_808, "j1-large-7.5b": None, "j1-grande-17b": None, "j1-jumbo-178b": None}
     for name, expected in counts.items():
@@ -233,6 +260,9 @@ def main():
     check_damage(recipe, whole, curve)
     check_refusals(recipe, whole)
     check_other_ways_to_begin(recipe, whole)
+    check_nothing_left(recipe, whole)
+    check_all_damaged(recipe, whole)
+    check_full_output()
     for family, precision in (("llama", "fp32"), ("jurassic", "bf16")):
         other = make_recipe(f"{family}-{precision}.toml", family, precision)
         run = folder / f"{family}-{precision}"

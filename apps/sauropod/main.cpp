@@ -2,6 +2,7 @@
 // (0 ok, 1 failed, 2 wrong use).
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -27,6 +28,9 @@ int main(int argc, char** argv) {
   try {
     sauropod::telemetry::log::configure();
     app.parse(argc, argv);
+    // A result that could not be written is not a success.
+    if (!std::cout.flush() || std::fflush(stdout) != 0)
+      sauropod::base::fail("standard output can't be written: is its disk full?");
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {

@@ -71,7 +71,7 @@ void run(const Arguments& arguments) {
   if (arguments.json) {
     nlohmann::json object = {{"step", result.step},
                              {"tokens", result.tokens},
-                             {"loss", result.loss},
+                             {"loss", result.steps_taken > 0 ? nlohmann::json(result.loss) : nlohmann::json()},
                              {"ended_by", result.ended_by},
                              {"checkpoint", result.checkpoint},
                              {"out", arguments.out}};
@@ -80,7 +80,13 @@ void run(const Arguments& arguments) {
     std::cout << object.dump() << '\n';
     return;
   }
-  std::cout << "step " << result.step << ", loss " << result.loss;
+  if (result.steps_taken == 0 && result.ended_by == "steps") {
+    std::cout << "nothing was left to do: the run has its " << result.step
+              << " steps; --set train.steps=MORE goes on\n";
+    return;
+  }
+  std::cout << "step " << result.step;
+  if (result.steps_taken > 0) std::cout << ", loss " << result.loss;
   if (result.validation_bits_per_byte > 0)
     std::cout << ", " << result.validation_bits_per_byte << " bits per byte on held-out documents";
   if (result.ended_by != "steps")
@@ -110,8 +116,8 @@ void add_train(CLI::App& app) {
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   command->footer(
       "Examples:\n"
-      "  sauropod train recipes/quickstart.toml --out runs/first --set train.fit_time=10m\n"
-      "  sauropod train recipes/quickstart.toml --out runs/first --resume\n"
+      "  sauropod train runs/quickstart/run.toml --out runs/longer --set train.fit_time=10m --set train.max_time=0\n"
+      "  sauropod train runs/longer/run.toml --out runs/longer --resume\n"
       "  sauropod train recipes/j1-jumbo-178b.toml --set train.device=meta --ranks 800   (shapes alone)");
   command->callback([arguments] { run(*arguments); });
 }

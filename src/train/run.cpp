@@ -143,6 +143,7 @@ class Loop {
       progress->update(number,
                        fmt::format("loss {:.4f}  {} tok/s  {:.0f}% of GEMM rate", step.loss,
                                    telemetry::grouped(std::llround(rate)), 100 * fraction));
+    ++result_.steps_taken;
     result_.loss = step.loss;
     result_.ended_by = trainer_.agree_on_stop(stop_.reason());
     const bool complete = number == options_.train.steps;
@@ -168,7 +169,7 @@ class Loop {
     result_.tokens = trainer_.progress().tokens;
     if (result_.ended_by.empty()) result_.ended_by = "steps";
     trainer_.event("ended", {{"step", result_.step}, {"by", result_.ended_by}});
-    if (progress) progress->finish(fmt::format("loss {:.4f}", result_.loss));
+    if (progress) progress->finish(result_.steps_taken > 0 ? fmt::format("loss {:.4f}", result_.loss) : "");
     return result_;
   }
 

@@ -11,7 +11,8 @@ namespace sauropod::train {
 struct RunResult {
   int64_t step = 0;
   int64_t tokens = 0;
-  double loss = 0;                   // of the last step
+  int64_t steps_taken = 0;           // by this process; 0: there was nothing left to do
+  double loss = 0;                   // of the last step, where there was one
   double validation_bits_per_byte = 0;  // 0: not evaluated
   std::string ended_by;              // "steps", or StopRequest's reason
   std::string checkpoint;            // path of the last one

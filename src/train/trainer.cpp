@@ -157,7 +157,12 @@ bool Trainer::resume() {
     event("checkpoint_passed_over", {{"why", complaint}});
   }
   if (!reader) {
-    log::info("no intact checkpoint in {}: beginning at step 0", store_.describe(""));
+    // What is left of them may still be mended, and a new beginning would write over it.
+    if (!complaints.empty())
+      base::fail("{} holds checkpoints and none of them is intact: {}\nPut back a copy of one of them; or "
+                 "begin anew with another --out, or after removing that folder.",
+                 store_.describe(""), fmt::join(complaints, "; "));
+    log::info("no checkpoint in {}: beginning at step 0", store_.describe(""));
     return false;
   }
   event("resumed", {{"step", progress_.step}, {"checkpoint", reader->path()}});
