@@ -24,7 +24,7 @@ program = str(pathlib.Path(sys.argv[1]).resolve())
 probe = str(pathlib.Path(program).parent / "tests" / "rank_probe")
 checks = sys.argv[2:]
 folder = pathlib.Path("work", *checks[:1]).resolve()
-LIMIT = 60  # seconds for one launch: none of these may need its own time-outs
+LIMIT = 180  # seconds for one launch, on a machine that does much else
 
 
 def script(name, text):
@@ -142,7 +142,7 @@ def check_environment():
     assert errors.count("OMP_NUM_THREADS=7") == 2, errors
     # A command of this program, and nothing else, without --program.
     stdout, errors = launch("-n", 2, "--", "config", "show", "--json", "/no/such.toml", expect=1,
-                            says=["[0] sauropod: ", "[1] sauropod: ", "exited with code 1"])
+                            says=["] sauropod: cannot open /no/such.toml", "exited with code 1"])
 
 
 def check_pins():
@@ -188,7 +188,9 @@ while :; do sleep 0.1; done
     deaf.end(3, ["did not end within 1 s of SIGTERM: killing it", "ranks 0, 2: was ended by the launcher (SIGKILL)"])
     expect_gone(members, 0.5)
     # 2 is wrong use; the first to die is to blame, whatever the others say when they are ended.
-    rude = script("rude", 'trap "exit 9" TERM; [ $SAUROPOD_RANK = 0 ] && sleep 0.5 && exit 2\nwhile :; do sleep 0.1; done')
+    forget("rude.1")
+    rude = script("rude", 'trap "exit 9" TERM; touch $0.$SAUROPOD_RANK\n'
+                          'while :; do sleep 0.1; [ $SAUROPOD_RANK = 0 ] && [ -e $0.1 ] && exit 2; done')
     launch("-n", 2, "--max-restarts", 3, "--program", rude, "--", expect=2, says=["rank 0 (", "rank 1: exited with code 9"])
 
 
@@ -231,7 +233,7 @@ def children(process):
 
 
 def check_dead_launcher():
-    waits = script("waits", FAMILY + "trap '' TERM HUP INT; while :; do sleep 0.1; done\n")
+    waits = script("waits", "trap '' TERM HUP INT\n" + FAMILY + "while :; do sleep 0.1; done\n")
     for victim in ("launcher", "agent"):
         launcher = Launch("-n", 2, "--program", waits, "--")
         members = family(launcher, 2)
@@ -250,7 +252,8 @@ def check_dead_launcher():
 def check_restarts():
     fails = script("fails", """
 echo "attempt $SAUROPOD_ATTEMPT: $*" >&2
-[ $SAUROPOD_RANK$SAUROPOD_ATTEMPT = 10 ] && exit 7
+touch $0.$SAUROPOD_RANK
+while [ $SAUROPOD_RANK$SAUROPOD_ATTEMPT = 10 ]; do [ -e $0.0 ] && sleep 0.1 && exit 7; done
 [ $SAUROPOD_ATTEMPT -gt 0 ] && exit 0
 while :; do sleep 0.1; done
 """)
@@ -310,18 +313,16 @@ def check_hosts():
 
 
 def check_ctrl_c():
-    saves = script("saves", FAMILY + "trap 'sleep 0.3; echo saved >&2; exit 0' TERM\nwhile :; do sleep 0.05; done\n")
+    saves = script("saves", "trap 'sleep 0.3; echo saved >&2; exit 0' TERM\n" + FAMILY + "while :; do sleep 0.05; done\n")
     for number in (signal.SIGINT, signal.SIGTERM):
         stopping = Launch("-n", 2, "--program", saves, "--")
         members = family(stopping, 2)
-        time.sleep(0.1)
         stopping.process.send_signal(number)
         errors = stopping.end(0, [number.name, "[0] saved", "[1] saved"])
         assert "last words" not in errors
         expect_gone(members, 0.5)
-    deaf = Launch("-n", 2, "--program", script("deaf", FAMILY + "trap '' TERM; touch $0.$SAUROPOD_RANK; while :; do sleep 0.05; done"), "--")
+    deaf = Launch("-n", 2, "--program", script("deaf", "trap '' TERM\n" + FAMILY + "while :; do sleep 0.05; done"), "--")
     members = family(deaf, 2)
-    deaf.wait_until(lambda: (folder / "deaf.0").exists() and (folder / "deaf.1").exists(), "traps")
     deaf.process.send_signal(signal.SIGINT)
     deaf.wait_until(lambda: "Ctrl-C again kills them" in deaf.stderr(), "an answer")
     assert all(running(member) for member in members[::2])
@@ -393,11 +394,11 @@ def check_ranks_that_talk():
     launch("-n", 3, "--program", probe, "--", "failed", 2, expect=1,
            says=["rank 2 (", "failed: the disk of this rank is full", "rank_probe: the disk of this rank is full"])
     # The victims die first; what the launcher says before the time-out is over is on top.
-    errors = launch("-n", 3, "--grace", "1s", "--program", probe, "--", "stopped", 1, 4, expect=1)[1]
+    errors = launch("-n", 3, "--grace", "1s", "--program", probe, "--", "stopped", 1, 6, expect=1)[1]
     for text in ("ranks wait for one another: rank 1 (", "rank 1 (", " is stopped;", last, "holds up the others",
                  "flight recorder: rank 1 ("):
         assert text in errors, f"{text!r} is not in: {errors}"
-    launch("-n", 2, "--grace", "1s", "--program", probe, "--", "hung", 0, 4, expect=1,
+    launch("-n", 2, "--grace", "1s", "--program", probe, "--", "hung", 0, 6, expect=1,
            says=["rank 0 (", "holds up the others", "flight recorder: rank 0 (", " is late", last])
     launch("--hosts", "a,b", "-n", 2, "--ssh", make_ssh(), "--address", "127.0.0.1", "--program", probe, "--",
            "killed", 1, expect=137, says=["rank 1 (b, process", last])

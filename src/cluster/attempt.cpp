@@ -22,6 +22,7 @@ using nlohmann::json;
 constexpr auto kConnect = 60s;       // for an agent's greeting
 constexpr auto kSilence = 20s;       // of an agent: its host is lost
 constexpr auto kSettle = 300ms;      // after the first death, for the news of others
+constexpr auto kOwnEnd = 3s;         // for a rank that has failed to say why, and end
 constexpr auto kRecords = 3s;        // for the agents' answers
 constexpr double kWarn = 0.5;        // of a time-out
 constexpr double kLook = 0.8;        // from here on again and again
@@ -331,6 +332,12 @@ void Attempt::take_records() {
   }
   if (phase_ != Phase::gathering) return;
   blame_ = find_blame(ranks_, records_, Clock::now() < looked_ + kRecent ? waiting_blame_ : Blame{});
+  // The others have heard of its failure, and may have ended before it.
+  const bool failing = blame_.rank && !ranks_[*blame_.rank].over() &&
+                       std::any_of(records_.begin(), records_.end(), [&](const comm::RankRecord& record) {
+                         return record.rank == *blame_.rank && record.status == comm::Status::failed;
+                       });
+  if (failing && Clock::now() < *failed_ + kOwnEnd) return;  // and ask again
   const auto left = std::count_if(ranks_.begin(), ranks_.end(), [](const RankFate& fate) { return !fate.over(); });
   if (left > 0 && stop_signal_ == 0)
     log::error("{}{}: ending the {} of {} ranks that are left",

@@ -397,6 +397,11 @@ TEST(Blame, WhomTheVictimsWaitedForBefore) {
   const Blame before{.rank = 1, .sentence = "rank 1 is stopped"};
   EXPECT_EQ(find_blame(ranks, list, before).rank, 1);
   EXPECT_EQ(find_blame(ranks, list, before).sentence, "rank 1 is stopped");
+  // Rank 1 was continued, and waits for the one that has given up on it.
+  list[1].groups = {{.name = "all", .members = {0, 1}, .self = 1, .collectives = 6}};
+  list[1].groups[0].calls = {{.order = 6, .number = 6, .blocked = 1}};
+  EXPECT_EQ(find_blame(ranks, list).rank, 0);
+  EXPECT_EQ(find_blame(ranks, list, before).rank, 1);
   // What has died by itself since explains more.
   list[0].status = comm::Status::running;
   EXPECT_EQ(find_blame(ranks, list, before).rank, 0);
