@@ -6,6 +6,7 @@ or hangs, when the launcher dies, and what is said about it.
 
 Most of the time is spent waiting, so each check runs in a process of its own, four at a time.
 """
+import atexit
 import concurrent.futures
 import fcntl
 import os
@@ -47,6 +48,7 @@ class Launch:
         self.process = subprocess.Popen([program, "launch", *map(str, arguments)], stdout=subprocess.PIPE,
                                         stderr=options.pop("stderr", self.errors), stdin=subprocess.DEVNULL,
                                         env=environment or clean_environment(), **options)
+        atexit.register(self.process.kill)  # after a failure; its ranks end with it
 
     def stderr(self):
         return (folder / "stderr").read_text(errors="replace")

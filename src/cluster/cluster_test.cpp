@@ -457,6 +457,8 @@ TEST(Records, FolderIsPrivateAndRemoved) {
   {
     RankRecords records;
     folder = std::filesystem::path(records.path(0)).parent_path();
+    const RankRecords others;  // leaves alone what is in use
+    EXPECT_TRUE(std::filesystem::exists(folder));
     EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
     EXPECT_FALSE(records.read(0));
     comm::FlightRecorder::make(records.path(0), 0, 2, "h")->set_status(comm::Status::failed, "why");
@@ -464,6 +466,12 @@ TEST(Records, FolderIsPrivateAndRemoved) {
     EXPECT_EQ(records.read(0)->failure, "why");
   }
   EXPECT_FALSE(std::filesystem::exists(folder));
+  // What an agent that was killed has left behind.
+  const auto left = folder.parent_path() / fmt::format("sauropod-flight-test{}", getpid());
+  std::filesystem::create_directory(left);
+  std::ofstream(left / "0.flight") << "x";
+  const RankRecords next;
+  EXPECT_FALSE(std::filesystem::exists(left));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "cluster/rank_records.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@ namespace sauropod::cluster {
 namespace {
 
 constexpr size_t kLastCalls = 4;
+constexpr std::string_view kPrefix = "sauropod-flight-";
 
 std::filesystem::path memory_or_disk() {
   const char* memory = "/dev/shm";
@@ -25,12 +28,37 @@ std::filesystem::path memory_or_disk() {
   return std::filesystem::temp_directory_path();
 }
 
+// Nothing when another process has it.
+Descriptor lock(const std::filesystem::path& folder) {
+  Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor && flock(descriptor.number(), LOCK_EX | LOCK_NB) != 0) descriptor.close();
+  return descriptor;
+}
+
+// An agent that was killed could not remove its folder, and has lost its lock on it.
+void remove_abandoned(const std::filesystem::path& parent) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(parent, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(kPrefix)) continue;
+    std::error_code ignored;  // another user's, or another agent is removing it
+    if (lock(entry->path())) std::filesystem::remove_all(entry->path(), ignored);
+  }
+}
+
 }  // namespace
 
 RankRecords::RankRecords() {
-  std::string name = (memory_or_disk() / fmt::format("sauropod-{}-XXXXXX", getpid())).string();
-  if (!mkdtemp(name.data())) base::fail_errno("make the folder of the flight recorders", name, errno);
-  folder_ = name;
+  const std::filesystem::path parent = memory_or_disk();
+  remove_abandoned(parent);
+  while (!lock_) {
+    std::string name = (parent / (std::string(kPrefix) + "XXXXXX")).string();
+    if (!mkdtemp(name.data())) base::fail_errno("make the folder of the flight recorders", name, errno);
+    folder_ = name;
+    lock_ = lock(folder_);
+    std::error_code error;
+    if (!std::filesystem::exists(folder_, error)) lock_.close();  // it was taken for an abandoned one
+  }
 }
 
 RankRecords::~RankRecords() {

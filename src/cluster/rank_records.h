@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "cluster/process.h"
 #include "comm/flight_recorder.h"
 
 namespace sauropod::cluster {
@@ -33,6 +34,7 @@ class RankRecords {
 
  private:
   std::filesystem::path folder_;
+  Descriptor lock_;  // while it is held, others know that the folder is in use
   std::map<int, std::unique_ptr<comm::FlightReader>> readers_;
 };
 
