@@ -30,10 +30,10 @@ struct Case {
 
 inline std::string describe(const Case& c, int world) {
   const auto& p = c.parallel;
-  return fmt::format("{} ranks {}: tensor {} sequence {} pipeline {} virtual {} layers [{}] zero {}, {} "
+  return fmt::format("{} ranks {}: tensor {} sequence {} pipeline {} virtual {} layers [{}] zero {}, "
                      "tied {} {} recompute {} documents {} micro-batch {} batches [{}]",
                      world, c.family, p.tensor, p.sequence, p.pipeline, p.virtual_stages,
-                     fmt::join(p.stage_layers, ","), p.zero, c.family, c.tied,
+                     fmt::join(p.stage_layers, ","), p.zero, c.tied,
                      model::precision_name(c.precision), static_cast<int>(c.recompute), c.documents,
                      c.micro_batch, fmt::join(c.batches, ","));
 }
