@@ -91,9 +91,18 @@ TEST_P(Failure, LateRankIsNamedThoughOthersWaitForItsVictims) {
   }
 }
 
+// Also when the rank has dropped its groups a while before it comes to say them.
 TEST_P(Failure, OwnWordsOfTheRankThatFailedReachTheOthers) {
+  struct SlowToUnwind {
+    ~SlowToUnwind() { std::this_thread::sleep_for(1s); }
+  };
   const auto results = run_ranks(
-      4, [](World& world) { work(world, [] { base::fail("the disk of rank 2 is full"); }); }, short_time(GetParam()));
+      4,
+      [](World& world) {
+        SlowToUnwind slow;
+        work(world, [] { base::fail("the disk of rank 2 is full"); });
+      },
+      short_time(GetParam()));
   expect_survivors_say(results, {"rank 2 (", "failed: the disk of rank 2 is full"});
 }
 

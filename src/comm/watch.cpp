@@ -1,6 +1,7 @@
 #include "comm/watch.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = 100ms;
+constexpr auto kOwnWords = 3s;   // for which a lost rank's own account is waited for
 constexpr auto kForesight = 3s;  // before a time-out, records are read, to tell later who was silent
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -114,8 +116,18 @@ void Watch::run() {
 std::string Watch::explain(int lost_rank, const std::string& detail) {
   // One rank's finding is enough: let those before this one be first, for large worlds' sake.
   std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(rank_ * 5ms, 1000ms));
-  auto records = bulletin_->gather(lost_rank < 0);
-  if (const std::string settled = bulletin_->verdict(); !settled.empty()) return settled;
+  // A rank that fails drops its groups before it comes to say why: give one that is still there the time. Whether ranks
+  // have ended is looked at before their records, which hold all that an ended one will ever say.
+  std::vector<bool> dead(ranks_.size());
+  std::optional<std::vector<RankRecord>> records;
+  for (const auto end = Clock::now() + kOwnWords;; std::this_thread::sleep_for(20ms)) {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) dead[rank] = ended(static_cast<int>(rank));
+    records = bulletin_->gather(lost_rank < 0);
+    if (const std::string settled = bulletin_->verdict(); !settled.empty()) return settled;
+    if (!records || lost_rank < 0 || dead[lost_rank] || (*records)[lost_rank].status != Status::running ||
+        Clock::now() > end)
+      break;
+  }
   if (!records) {
     const std::string who =
         store_rank_ >= 0 ? fmt::format("rank {} ({}), which serves it,", store_rank_, ranks_[store_rank_].host)
@@ -125,7 +137,7 @@ std::string Watch::explain(int lost_rank, const std::string& detail) {
   }
   for (RankRecord& record : *records) {
     const bool lost = record.rank == lost_rank;
-    record.dead = ended(record.rank) || lost;
+    record.dead = dead[record.rank] || lost;
     if (lost) record.end = detail;
   }
   return bulletin_->settle(judge(*records).sentence);
