@@ -95,7 +95,7 @@ void expect_near(const Case& c, comm::World& world) {
   // Adam makes steps of one size of gradients of any: where these are small, rounding shows, and of a bias
   // whose gradient bf16 leaves no digit of, nothing can be said.
   if (c.precision == model::Precision::bf16) return;
-  EXPECT_LE(d.weights, c.precision == model::Precision::fp64 ? 1e-8 : allowed) << what << ": " << d.where;
+  EXPECT_LE(d.weights, allowed) << what << ": " << d.where;
 }
 
 class Layouts : public testing::TestWithParam<int> {};
