@@ -92,7 +92,7 @@ int run(int argc, char** argv) {
                   base::random_bits(7, drawn++) % static_cast<uint64_t>(m.vocabulary));
           return batch;
         },
-        loss, [&](int64_t layer) { optimizer.layer_done(layer); });
+        loss, optimizer.hooks());
     optimizer.reduce_gradients();
     optimizer.update(3e-4, optimizer.gradient_norm());
     return nats;

@@ -54,17 +54,19 @@ BlockState Transformer::embed(const Batch& batch) const {
   return {boundary_ == nullptr ? std::move(x) : boundary_->leave(std::move(x)), {}};
 }
 
-BlockState Transformer::blocks(const Batch& batch, BlockState state, const LayerDone& done) const {
+BlockState Transformer::blocks(const Batch& batch, BlockState state,
+                               const LayerHooks& hooks) const {
   const int64_t sequences = batch.tokens.size(0), length = batch.tokens.size(1);
   BlockShape shape = shape_;
   shape.attention.sequences = sequences;
   shape.attention.length = length;
   const ops::AttentionContext context{batch.first, angles_.cosine, angles_.sine};
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (done) {
-      const int64_t layer = span_.begin + static_cast<int64_t>(i);
+    const int64_t layer = span_.begin + static_cast<int64_t>(i);
+    if (hooks.begins) hooks.begins(layer);
+    if (hooks.done) {
       const auto marked =
-          ops::notify({state.residual, state.delta}, [done, layer] { done(layer); });
+          ops::notify({state.residual, state.delta}, [done = hooks.done, layer] { done(layer); });
       state = {marked[0], marked[1]};
     }
     state = block_forward(blocks_[i], shape, context, state, recompute_, boundary_);

@@ -27,8 +27,14 @@ struct Span {
   bool head = true;
 };
 
-// Called in the backward pass when everything that a layer adds to its gradients is added.
-using LayerDone = std::function<void(int64_t layer)>;
+// What is called as passes go through the layers; each may be empty.
+struct LayerHooks {
+  // In a forward pass before the weights of a layer are read: −1 is the embeddings, the number of layers
+  // what stands behind the last block.
+  std::function<void(int64_t layer)> begins;
+  // In a backward pass when everything that a block adds to its gradients is added.
+  std::function<void(int64_t layer)> done;
+};
 
 class Transformer {
  public:
@@ -41,7 +47,7 @@ class Transformer {
   // The final normalised states [S · T, hidden]: the three steps below, of a whole model.
   at::Tensor states(const Batch& batch) const;
   BlockState embed(const Batch& batch) const;
-  BlockState blocks(const Batch& batch, BlockState state, const LayerDone& done = {}) const;
+  BlockState blocks(const Batch& batch, BlockState state, const LayerHooks& hooks = {}) const;
   at::Tensor normalize(const BlockState& state) const;
   // The loss of the batch; see ops::linear_cross_entropy. Backward through it adds to the gradients.
   ops::CrossEntropy loss(const Batch& batch, const ops::CrossEntropyOptions& options) const;

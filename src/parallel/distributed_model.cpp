@@ -41,22 +41,27 @@ DistributedModel::DistributedModel(const model::ModelOptions& options,
 DistributedModel::Pass DistributedModel::forward(size_t chunk, const model::Batch& batch,
                                                  const at::Tensor& input,
                                                  const ops::CrossEntropyOptions& loss,
-                                                 const model::LayerDone& done) {
+                                                 const model::LayerHooks& hooks) {
   const model::Transformer& model = chunks_[chunk];
+  const auto begins = [&](int64_t layer) {
+    if (hooks.begins) hooks.begins(layer);
+  };
   Pass pass;
   model::BlockState state;
   if (model.span().embedding) {
+    begins(-1);
     state = model.embed(batch);
   } else {
     pass.input = input;
     if (loss.gradients) pass.input.requires_grad_(true);
     state.residual = pass.input;
   }
-  state = model.blocks(batch, std::move(state), done);
+  state = model.blocks(batch, std::move(state), hooks);
   if (!model.span().head) {
     pass.output = state.residual.add(state.delta);
     return pass;
   }
+  begins(options_.layers);
   const ops::CrossEntropy result =
       model.loss(model.normalize(state), batch.targets.reshape({-1}), loss);
   pass.output = result.loss;
@@ -71,7 +76,7 @@ at::Tensor DistributedModel::message(const model::Batch& batch) const {
 
 double DistributedModel::forward_backward(int64_t microbatches, const BatchOf& batch_of,
                                           const ops::CrossEntropyOptions& loss,
-                                          const model::LayerDone& done) {
+                                          const model::LayerHooks& hooks) {
   const auto stages = static_cast<int64_t>(mesh_.layout().pipeline);
   const auto chunks = static_cast<int64_t>(chunks_.size());
   std::vector<std::optional<model::Batch>> batches(static_cast<size_t>(microbatches));
@@ -103,8 +108,9 @@ double DistributedModel::forward_backward(int64_t microbatches, const BatchOf& b
     const std::pair<int64_t, int64_t> key{action.chunk, action.microbatch};
     const auto chunk = static_cast<size_t>(action.chunk / stages);
     if (action.forward) {
+      const bool last = action.microbatch + 1 == microbatches;
       Pass pass = forward(chunk, batch(action.microbatch), arrived, loss,
-                          action.microbatch + 1 == microbatches ? done : nullptr);
+                          last ? hooks : model::LayerHooks{hooks.begins, {}});
       if (pass.nats.defined()) {
         if (!pass.nats.is_meta()) sum += pass.nats.sum(at::kDouble).item<double>() * loss.scale;
       } else {

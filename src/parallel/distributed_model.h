@@ -35,9 +35,10 @@ class DistributedModel {
 
   // Forward and backward passes of this data-parallel rank's microbatches, in the order of the schedule;
   // gradients are added to. Returns loss.scale · Σ nats of them on the last stage and 0 on the others.
-  // `done` hears of each layer of this rank in the last microbatch's backward pass, where there is one.
+  // hooks.begins hears of each layer of this rank in every forward pass, hooks.done in the last microbatch's
+  // backward pass, where there is one.
   double forward_backward(int64_t microbatches, const BatchOf& batch_of,
-                          const ops::CrossEntropyOptions& loss, const model::LayerDone& done = {});
+                          const ops::CrossEntropyOptions& loss, const model::LayerHooks& hooks = {});
   // −ln p of every target of a batch [tokens], float, without gradients; on every rank of the tensor and
   // pipeline groups.
   at::Tensor nats(const model::Batch& batch);
@@ -50,7 +51,7 @@ class DistributedModel {
  private:
   struct Pass;  // what a chunk's forward pass leaves for its backward pass
   Pass forward(size_t chunk, const model::Batch& batch, const at::Tensor& input,
-               const ops::CrossEntropyOptions& loss, const model::LayerDone& done);
+               const ops::CrossEntropyOptions& loss, const model::LayerHooks& hooks);
   // Memory for what stages send each other: [tokens of this rank, hidden].
   at::Tensor message(const model::Batch& batch) const;
 

@@ -82,6 +82,8 @@ bool Optimizer::complete(const Bucket& bucket) const {
 
 void Optimizer::layer_done(int64_t layer) {
   if (mesh_ == nullptr || mesh_->world().size() == 1) return;
+  SAUROPOD_CHECK(gathers_.empty() || !holds_up_to(buckets_[buckets_.size() - gathers_.size()], layer),
+                 "layer {} went through a pass with weights of the step before", layer);
   done_.insert(layer);
   while (reducing_ < buckets_.size()) {
     const Bucket& next = buckets_[buckets_.size() - 1 - reducing_];
@@ -139,6 +141,7 @@ void Optimizer::sum_tied() {
 
 void Optimizer::reduce_gradients() {
   if (mesh_ == nullptr) return;
+  wait_for_weights();  // a rank without sequences had no pass that needed them
   const at::NoGradGuard no_grad;
   while (reducing_ < buckets_.size()) start_reducing(buckets_[buckets_.size() - 1 - reducing_]);
   for (comm::Handle& handle : handles_) handle.wait();
@@ -171,6 +174,7 @@ void Optimizer::update(double rate, double gradient_norm) {
   step.correction2 = 1 - std::pow(options_.beta2, static_cast<double>(updates_));
   if (options_.clip > 0 && gradient_norm > options_.clip)
     step.gradient_scale = options_.clip / gradient_norm;
+  size_t updated = 0;  // buckets
   for (const auto& range : memory_.ranges()) {
     step.decay = range.decay ? options_.weight_decay : 0;
     std::vector<Piece> runs;
@@ -184,25 +188,51 @@ void Optimizer::update(double rate, double gradient_norm) {
                   memory_.weights().narrow(0, run.begin, run.size()), state(memory_.low()),
                   state(moment1_), state(moment2_)});
     }
+    // The first layers' weights travel while the others' are being updated.
+    if (zero_)
+      while (updated < buckets_.size() && buckets_[updated].end <= range.end)
+        start_gathering(buckets_[updated++]);
   }
   if (!zero_) return;
+  SAUROPOD_CHECK(updated == buckets_.size());
   zero_gradients();  // those of other ranks' shares
-  gather_weights();
 }
 
-void Optimizer::gather_weights() {
-  if (!zero_) return;
+void Optimizer::start_gathering(const Bucket& bucket) {
   const at::NoGradGuard no_grad;
   comm::Communicator& data = mesh_->data();
-  std::vector<comm::Handle> handles;
-  for (const Bucket& bucket : buckets_) {
-    const at::Tensor weights = memory_.weights().narrow(0, bucket.begin, bucket.size());
-    const std::vector<int64_t> offsets = share_offsets(bucket, data.size());
-    const auto at = static_cast<size_t>(data.rank());
-    const at::Tensor own = weights.narrow(0, offsets[at], offsets[at + 1] - offsets[at]);
-    handles.push_back(data.all_gather("weights", own, weights, offsets));
+  const at::Tensor weights = memory_.weights().narrow(0, bucket.begin, bucket.size());
+  const std::vector<int64_t> offsets = share_offsets(bucket, data.size());
+  const auto at = static_cast<size_t>(data.rank());
+  const at::Tensor own = weights.narrow(0, offsets[at], offsets[at + 1] - offsets[at]);
+  gathers_.push_back(data.all_gather("weights", own, weights, offsets));
+}
+
+bool Optimizer::holds_up_to(const Bucket& bucket, int64_t layer) const {
+  for (size_t i = 0; i < held_.size(); ++i)
+    if (memory_.offset(i) >= bucket.begin && memory_.offset(i) < bucket.end &&
+        memory_.table()[i].layer <= layer)
+      return true;
+  return false;
+}
+
+void Optimizer::need(int64_t layer) {
+  if (gathers_.empty()) return;
+  size_t needed = buckets_.size();  // the first buckets
+  while (needed > 0 && !holds_up_to(buckets_[needed - 1], layer)) --needed;
+  while (buckets_.size() - gathers_.size() < needed) {
+    gathers_.front().wait();
+    gathers_.pop_front();
   }
-  for (comm::Handle& handle : handles) handle.wait();
+}
+
+void Optimizer::wait_for_weights() {
+  for (comm::Handle& gather : gathers_) gather.wait();
+  gathers_.clear();
+}
+
+model::LayerHooks Optimizer::hooks() {
+  return {[this](int64_t layer) { need(layer); }, [this](int64_t layer) { layer_done(layer); }};
 }
 
 void Optimizer::zero_gradients() {

@@ -2,11 +2,13 @@
 // by the global norm, weight decay where the parameter table says so, and ZeRO-1.
 #pragma once
 
+#include <deque>
 #include <set>
 #include <vector>
 
 #include "comm/mesh.h"
 #include "model/parameter_memory.h"
+#include "model/transformer.h"
 #include "parallel/shards.h"
 
 namespace sauropod::parallel {
@@ -37,9 +39,16 @@ class Optimizer {
   // The norm over all gradients of the model, each parameter once, on every rank.
   double gradient_norm();
   // One update at `rate`, with the gradients scaled down to the clipping norm, and the gradients set
-  // to zero. Adam's t counts the updates made, not the steps skipped. Ends with the new weights on every
-  // rank.
+  // to zero. Adam's t counts the updates made, not the steps skipped. Under ZeRO it ends while the ranks
+  // still send each other the new weights, in the order of the layers: until need() or wait_for_weights(),
+  // only this rank's share may be read and nothing written.
   void update(double rate, double gradient_norm);
+  // Before the weights of a layer are read, as model::LayerHooks.begins says: waits for those of it and of
+  // the layers before it.
+  void need(int64_t layer);
+  void wait_for_weights();
+  // Both, for forward_backward().
+  model::LayerHooks hooks();
   void zero_gradients();
 
   int64_t updates() const { return updates_; }
@@ -50,14 +59,17 @@ class Optimizer {
   std::vector<Piece> saved_pieces() const;
   const at::Tensor& moment1() const { return moment1_; }
   const at::Tensor& moment2() const { return moment2_; }
-  // Gives the other ranks the weights that this rank has changed otherwise than by update().
-  void gather_weights();
+  // Buckets whose new weights are still on their way to this rank.
+  size_t gathering() const { return gathers_.size(); }
 
  private:
   bool complete(const Bucket& bucket) const;
   void start_reducing(const Bucket& bucket);
   void sum_partial(const Bucket& bucket);
   void sum_tied();
+  void start_gathering(const Bucket& bucket);
+  // Whether a bucket holds weights of this layer or of one before it.
+  bool holds_up_to(const Bucket& bucket, int64_t layer) const;
 
   model::ParameterMemory& memory_;
   const std::vector<Held> held_;
@@ -75,6 +87,8 @@ class Optimizer {
   std::set<int64_t> done_;
   size_t reducing_ = 0;
   std::vector<comm::Handle> handles_;
+  // Of the step before: the buckets whose weights are being gathered, which are the last ones.
+  std::deque<comm::Handle> gathers_;
 };
 
 }  // namespace sauropod::parallel

@@ -116,7 +116,7 @@ class Trainee {
           return batch_of(case_, options_, first + mine.first + begin,
                           std::min(case_.micro_batch, mine.count - begin));
         },
-        loss, [&](int64_t layer) { optimizer_.layer_done(layer); });
+        loss, optimizer_.hooks());
     if (mesh_.coordinates().tensor > 0) sum = 0;
     const at::Tensor all = at::empty({1}, at::kDouble);
     all.data_ptr<double>()[0] = sum;
@@ -215,6 +215,7 @@ inline Distance distance(const Case& c, comm::World& world, const Faults& faults
     reference.optimizer().update(kLearningRate, expected);
     first += c.batches[static_cast<size_t>(step) % c.batches.size()];
   }
+  trainee.optimizer().wait_for_weights();
   compare(trainee, reference, false, worst.weights, worst.where);
   return worst;
 }

@@ -188,7 +188,7 @@ double Trainer::forward_backward(int64_t sequences) {
                           std::min(size, mine.count - begin), options_.data.mask_documents,
                           prepared_.tokenizer->end_of_document(), device());
       },
-      loss_options, [&](int64_t layer) { optimizer_.layer_done(layer); });
+      loss_options, optimizer_.hooks());
   // Every rank of a tensor group has the same.
   return sum_over(mesh_.world(), "loss", mesh_.coordinates().tensor == 0 ? loss : 0);
 }
@@ -237,6 +237,7 @@ StepResult Trainer::step() {
 
 std::optional<eval::Score> Trainer::validate() {
   if (!validation_) return std::nullopt;
+  optimizer_.wait_for_weights();
   return eval::evaluate([&](const model::Batch& batch) { return model_.nats(batch); }, device(),
                         *validation_, options_.eval.sequences, options_.train.micro_batch,
                         prepared_.tokenizer->end_of_document(), options_.data.mask_documents);
@@ -244,6 +245,7 @@ std::optional<eval::Score> Trainer::validate() {
 
 std::string Trainer::checkpoint() {
   writer_.wait();
+  optimizer_.wait_for_weights();
   const auto begin = Clock::now();
   checkpoint::Snapshot snapshot =
       take_snapshot(model_, optimizer_, guard_, progress_, prepared_.recipe.to_json(),
